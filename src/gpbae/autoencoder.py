@@ -1,0 +1,112 @@
+"""The density: the log joint of a Bayesian autoencoder in named terms, and what decodes and encodes.
+
+Local variables (latents; a group's values when whole groups are batched) carry weight one, global variables the
+full-data scale.  Every local variable appears only in terms that are multiplied by `batch.scale`, so the gradient of
+the scaled energy divided by that scale is its weight-one gradient.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key, PyTree
+
+from gpbae import likelihoods
+from gpbae.likelihoods import AbstractLikelihood
+from gpbae.networks import network_dtype
+from gpbae.priors import AbstractLatentPrior, Batch
+from gpbae.weights import AbstractWeightPrior
+
+
+class Position(NamedTuple):
+    """Everything that is sampled: `shared` by all rows, `values` per group, `local` per row."""
+
+    shared: dict[str, Any]
+    values: Any
+    local: Any
+
+
+class Autoencoder(eqx.Module):
+    """A latent prior, a decoder with a prior on its weights, and a likelihood."""
+
+    prior: AbstractLatentPrior
+    decoder: PyTree
+    weight_prior: AbstractWeightPrior
+    likelihood: AbstractLikelihood
+    values_are_local: bool = eqx.field(static=True)
+
+    def init(self, key: Key[Array, ""], decoder: PyTree, num_groups: int) -> tuple[dict[str, Any], Any]:
+        """Starting shared variables and values, with the given decoder's weights."""
+        hyper, values = self.prior.init(key, num_groups)
+        weights = eqx.filter(decoder, eqx.is_inexact_array)
+        noise = eqx.filter(self.likelihood, self.likelihood.sampled())
+        return {"decoder": self.weight_prior.init(weights), "likelihood": noise, "prior": hyper}, values
+
+    def observe(self, shared: dict[str, Any]) -> AbstractLikelihood:
+        """The likelihood with its sampled leaves in place."""
+        return eqx.combine(shared["likelihood"], self.likelihood)
+
+    def decode(self, shared: dict[str, Any], z: Float[Array, "B C"]) -> Float[Array, "B P"]:
+        """η of every row."""
+        decoder = eqx.combine(self.weight_prior.weights(shared["decoder"]), self.decoder)
+        dtype = network_dtype(decoder)
+        return jax.vmap(lambda z: jnp.reshape(decoder(z), (-1,)))(z.astype(dtype))
+
+    def log_likelihood(self, shared: dict[str, Any], z: Float[Array, "B C"], batch: Batch) -> Float[Array, " B"]:
+        """log p(yₙ observed | zₙ, φ), row by row."""
+        eta = self.decode(shared, z)
+        cells = self.observe(shared).log_prob(batch.y.astype(eta.dtype), batch.mask, eta)
+        return jnp.sum(cells, axis=-1).astype(jnp.float64)
+
+    def log_global(self, position: Position) -> dict[str, Array]:
+        """Terms of global variables, counted once."""
+        shared = position.shared
+        terms = {
+            "decoder prior": self.weight_prior.log_prob(shared["decoder"]),
+            "noise prior": likelihoods.hyper_log_prior(self.observe(shared), self.likelihood),
+            **self.prior.log_hyper(shared["prior"]),
+        }
+        return terms if self.values_are_local else {**terms, "values": self.prior.log_values(position.values)}
+
+    def log_local(self, position: Position, batch: Batch) -> dict[str, Array]:
+        """Terms of the batch's own variables, summed over the batch."""
+        hyper = position.shared["prior"]
+        z = self.prior.latents(hyper, position.local, batch)
+        rows = self.log_likelihood(position.shared, z, batch)
+        terms = {
+            "latents": self.prior.log_latents(hyper, position.values, position.local, batch),
+            "likelihood": jnp.sum(jnp.where(batch.valid, rows, 0.0)),
+        }
+        return {**terms, "values": self.prior.log_values(position.values)} if self.values_are_local else terms
+
+    def log_joint(self, position: Position, batch: Batch) -> dict[str, Array]:
+        """Named terms on the full-data scale; their sum estimates log p(Ψ, Z, Y | X) without bias."""
+        local = self.log_local(position, batch)
+        return {**self.log_global(position), **{name: batch.scale * term for name, term in local.items()}}
+
+    def energy(self, position: Position, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        """U = −Σ of the terms, and the terms."""
+        terms = self.log_joint(position, batch)
+        return -sum(terms.values(), jnp.zeros(())), terms
+
+    def gradient(self, position: Position, batch: Batch) -> tuple[Position, dict[str, Array]]:
+        """∇U on the full-data scale for global variables and with weight one for local ones."""
+        raw, terms = jax.grad(self.energy, has_aux=True)(position, batch)
+        unscaled = lambda tree: jax.tree.map(lambda g: g / batch.scale.astype(g.dtype), tree)  # noqa: E731
+        values = unscaled(raw.values) if self.values_are_local else raw.values
+        return Position(raw.shared, values, unscaled(raw.local)), terms
+
+
+def encode(encoder, y: Float[Array, "B P"], mask: Float[Array, "B P"], key: Key[Array, ""]) -> Float[Array, "B C"]:
+    """A draw of z = f(y, mask, ε) for every row."""
+    dtype = network_dtype(encoder)
+    seeds = jax.random.normal(key, (y.shape[0], encoder.seed_size), dtype)
+    filled = jnp.where(mask, y, 0).astype(dtype)
+    return jax.vmap(encoder)(filled, mask.astype(dtype), seeds).astype(jnp.float64)
+
+
+def amortisation_loss(encoder, batch: Batch, z: Float[Array, "B C"], key: Key[Array, ""]) -> Array:
+    """Mean squared distance between the encoder's draws and the sampled latents."""
+    error = jnp.sum((encode(encoder, batch.y, batch.mask, key) - z) ** 2, axis=-1)
+    return jnp.sum(jnp.where(batch.valid, error, 0.0)) / jnp.maximum(jnp.sum(batch.valid), 1)

@@ -1,0 +1,91 @@
+"""Has the chain mixed, and is it a sampler at all?  Numbers by name, then plain words."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
+LARGEST_RHAT = 1.1
+SMALLEST_ESS = 50
+TEMPERATURE_TOLERANCE = 0.05
+
+
+def convergence(chains: np.ndarray) -> tuple[float, float]:
+    """Split R-hat and bulk ESS of one scalar, (chain, draw); NaN where they are not defined."""
+    from arviz_stats.base import array_stats
+
+    if chains.shape[1] < 4 or not np.isfinite(chains).all() or np.ptp(chains) == 0:
+        return float("nan"), float("nan")
+    rhat = array_stats.rhat(chains, chain_axis=0, draw_axis=1, method="rank") if chains.shape[0] > 1 else np.nan
+    return float(rhat), float(array_stats.ess(chains, chain_axis=0, draw_axis=1, method="bulk"))
+
+
+def table(scalars: dict[str, np.ndarray], temperatures: dict[str, float]) -> pd.DataFrame:
+    """One row per quantity: mean, sd, R-hat, ESS for function-space scalars; kinetic temperature for blocks."""
+    rows = []
+    for name, chains in scalars.items():
+        rhat, ess = convergence(chains)
+        rows.append({"quantity": name, "mean": chains.mean(), "sd": chains.std(), "r_hat": rhat, "ess": ess,
+                     "kinetic_temperature": np.nan})  # fmt: skip
+    for name, temperature in temperatures.items():
+        rows.append({"quantity": f"block: {name}", "mean": np.nan, "sd": np.nan, "r_hat": np.nan, "ess": np.nan,
+                     "kinetic_temperature": temperature})  # fmt: skip
+    return pd.DataFrame(rows).set_index("quantity")
+
+
+def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
+    """What a user should know, in sentences; empty when all is well."""
+    return [
+        *_temperature_words(frame, facts["temperature"]),
+        *_clamp_words(facts["fraction_clamped"]),
+        *_mixing_words(frame, facts["num_chains"]),
+        *_dead_words(facts["dead"]),
+    ]
+
+
+def _temperature_words(frame, temperature):
+    said = []
+    if temperature < 0.1:
+        said.append(
+            f"This run was optimisation, not sampling: at temperature {temperature:g} the draws huddle around a mode "
+            "and their spread says nothing about uncertainty. Use temperature=1."
+        )
+    kinetic = frame["kinetic_temperature"].dropna()
+    off = kinetic[(kinetic / temperature - 1).abs() > TEMPERATURE_TOLERANCE]
+    for name, value in off.items():
+        what = "hotter" if value > temperature else "colder"
+        said.append(
+            f"{name} runs at kinetic temperature {value:.3f}, {what} than {temperature:g} by more than "
+            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. Use a smaller step_size or a larger batch_size."
+        )
+    return said
+
+
+def _clamp_words(fraction):
+    if fraction == 0:
+        return []
+    return [
+        f"Minibatch noise exceeded the noise the sampler injects in {fraction:.1%} of its coordinates, which therefore "
+        "run too hot. Use a smaller step_size or a larger batch_size."
+    ]
+
+
+def _mixing_words(frame, num_chains):
+    said = []
+    if num_chains < 2:
+        said.append("R-hat is not available from one chain; run num_chains=4 to see whether chains agree.")
+    rhat = frame["r_hat"].dropna()
+    if len(rhat) and rhat.median() > LARGEST_RHAT:
+        said.append(
+            f"Chains disagree: the median R-hat is {rhat.median():.2f} (below {LARGEST_RHAT} is good). "
+            "Run longer: num_warmup, num_samples or thinning."
+        )
+    ess = frame["ess"].dropna()
+    if len(ess) and ess.median() < SMALLEST_ESS:
+        said.append(f"Few independent draws: the median effective sample size is {ess.median():.0f}. Raise thinning.")
+    return said
+
+
+def _dead_words(dead):
+    return [f"Chain {i} diverged and was stopped at its last sound state; its draws stand still." for i in dead]

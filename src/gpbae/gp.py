@@ -1,0 +1,164 @@
+"""Gaussian-process conditionals as pure functions: exact, sparse (FITC) and their posteriors.
+
+Channels share one kernel or have one each: `kernels` is a tuple of one or C kernels, and every matrix below has a
+leading axis of that length.  Rows of different groups meet in *blocks*: (G, n) positions, padded, with a validity mask.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from gpbae.kernels import AbstractKernel, diagonal, gram
+from gpbae.linalg import cholesky, gaussian_log_density, solve_triangular
+
+Kernels = tuple[AbstractKernel, ...]
+
+
+class Projection(NamedTuple):
+    """A = L⁻¹ K_Sx and the FITC residual diag K_xx − colsum A²."""
+
+    weights: Float[Array, "k M B"]
+    residual: Float[Array, "k B"]
+
+
+def sparse_projection(
+    kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]
+) -> Projection:
+    """What a sparse conditional needs of the inputs, with u = L v and L = chol K_SS."""
+    features = [k.features(inputs) for k in kernels]
+    L = cholesky(jnp.stack([gram(k, inducing, inducing) for k in kernels]))
+    A = solve_triangular(L, jnp.stack([gram(k, inducing, f) for k, f in zip(kernels, features, strict=True)]))
+    prior = jnp.stack([diagonal(k, f) for k, f in zip(kernels, features, strict=True)])
+    return Projection(A, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0))
+
+
+def sparse_mean(
+    projection: Projection, values: Float[Array, "G C M"], slot: Int[Array, " B"]
+) -> Float[Array, "B C"]:
+    """E[fₙ | v] = aₙᵀ v of the row's own group."""
+    A = _per_channel(projection.weights, values.shape[1])
+    if values.shape[0] == 1:
+        return jnp.einsum("cmb,cm->bc", A, values[0])
+    return jnp.einsum("cmb,bcm->bc", A, values[slot])
+
+
+def sparse_variance(projection: Projection, num_channels: int) -> Float[Array, "B C"]:
+    """Var[fₙ | v], never negative."""
+    return _per_channel(projection.residual, num_channels).T
+
+
+def values_posterior(
+    projection: Projection,
+    latents: Float[Array, "B C"],
+    variance: Float[Array, "B C"],
+    blocks: Int[Array, "G n"],
+) -> tuple[Float[Array, "G C M"], Float[Array, "G C M M"]]:
+    """p(v | Z) is Gaussian with precision I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean and the Cholesky factor of the precision."""
+    C = latents.shape[1]
+    A = gather(jnp.moveaxis(_per_channel(projection.weights, C), 2, 0), blocks)
+    weight = gather(1 / variance, blocks)
+    weighted = A * weight[..., None]
+    precision = jnp.einsum("gncm,gncl->gcml", weighted, A) + jnp.eye(A.shape[-1])[None, None]
+    L = cholesky(precision)
+    rhs = jnp.einsum("gncm,gnc->gcm", weighted, gather(latents, blocks))
+    half = solve_triangular(L, rhs[..., None])
+    return solve_triangular(L, half, transpose=True)[..., 0], L
+
+
+def draw_values(
+    key: Key[Array, ""], mean: Float[Array, "G C M"], factor: Float[Array, "G C M M"], temperature: Array
+) -> Float[Array, "G C M"]:
+    """A draw of v given its mean and the factor of its precision."""
+    xi = jax.random.normal(key, mean.shape, mean.dtype)
+    return mean + jnp.sqrt(temperature) * solve_triangular(factor, xi[..., None], transpose=True)[..., 0]
+
+
+def sparse_joint_covariance(
+    kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]
+) -> Float[Array, "k B B"]:
+    """Cov[f | v] between the inputs, of which FITC keeps the diagonal: for joint draws along a path."""
+    A = sparse_projection(kernels, inputs, inducing).weights
+    return self_covariance(kernels, inputs) - jnp.swapaxes(A, -1, -2) @ A
+
+
+def self_covariance(kernels: Kernels, inputs: Float[Array, "B D"]) -> Float[Array, "k B B"]:
+    """K_xx, kernel by kernel."""
+    features = [k.features(inputs) for k in kernels]
+    return jnp.stack([gram(k, f, f) for k, f in zip(kernels, features, strict=True)])
+
+
+def cross_covariance(
+    kernels: Kernels, inputs: Float[Array, "A D"], others: Float[Array, "B D"]
+) -> Float[Array, "k A B"]:
+    """K_xx′, kernel by kernel."""
+    return jnp.stack([gram(k, k.features(inputs), k.features(others)) for k in kernels])
+
+
+def block_covariance(
+    kernels: Kernels, inputs: Float[Array, "G n D"], valid: Bool[Array, "G n"], noise_variance: Array
+) -> Float[Array, "G k n n"]:
+    """K + σ²I of every group; padding is an independent unit-variance row."""
+    K = jax.vmap(lambda x: self_covariance(kernels, x))(inputs)
+    pair = (valid[:, :, None] & valid[:, None, :])[:, None]
+    extra = jnp.where(valid, noise_variance, 1.0)[:, None, :, None] * jnp.eye(valid.shape[1])[None, None]
+    return jnp.where(pair, K, 0.0) + extra
+
+
+def exact_log_density(
+    factor: Float[Array, "G k n n"], latents: Float[Array, "G n C"], valid: Bool[Array, "G n"]
+) -> Array:
+    """Σ over groups and channels of log N(z; 0, K + σ²I), padding left out."""
+    C = latents.shape[-1]
+    z = jnp.swapaxes(jnp.where(valid[..., None], latents, 0.0), 1, 2)
+    padding = C * jnp.sum(~valid) * norm.logpdf(0.0)
+    L = jnp.broadcast_to(factor, (factor.shape[0], C, *factor.shape[2:]))
+    return jnp.sum(gaussian_log_density(z, L)) - padding
+
+
+def exact_conditional(
+    kernels: Kernels,
+    train: tuple[Float[Array, "G n D"], Bool[Array, "G n"], Float[Array, "G n C"]],
+    query: Float[Array, "G q D"],
+    noise_variance: Array,
+) -> tuple[Float[Array, "G q C"], Float[Array, "G k q q"]]:
+    """Mean and covariance of f at the query given the latents of each group's training rows."""
+    x, valid, z = train
+    L = cholesky(block_covariance(kernels, x, valid, noise_variance))
+    cross = jax.vmap(lambda a, b: cross_covariance(kernels, a, b))(x, query)
+    cross = jnp.where(valid[:, None, :, None], cross, 0.0)
+    A = solve_triangular(L, cross)
+    C = z.shape[-1]
+    rhs = jnp.swapaxes(jnp.where(valid[..., None], z, 0.0), 1, 2)[..., None]
+    w = solve_triangular(jnp.broadcast_to(L, (L.shape[0], C, *L.shape[2:])), rhs)[..., 0]
+    mean = jnp.einsum("gcnq,gcn->gqc", jnp.broadcast_to(A, (A.shape[0], C, *A.shape[2:])), w)
+    prior = jax.vmap(lambda a: self_covariance(kernels, a))(query)
+    return mean, prior - jnp.swapaxes(A, -1, -2) @ A
+
+
+def fitc_log_marginal(
+    projection: Projection, latents: Float[Array, "B C"], noise_variance: Array
+) -> Array:
+    """log ∫ p(Z | v) p(v) dv = Σ_c log N(z_c; 0, AᵀA + diag σ̃² + σ²I), one group; the reference for tests."""
+    C = latents.shape[1]
+    A = _per_channel(projection.weights, C)
+    diag = _per_channel(projection.residual, C) + noise_variance
+    S = jnp.swapaxes(A, -1, -2) @ A + diag[:, :, None] * jnp.eye(diag.shape[1])[None]
+    return jnp.sum(gaussian_log_density(latents.T, cholesky(S)))
+
+
+def gather(rows: Float[Array, "B *rest"], blocks: Int[Array, "G n"]) -> Float[Array, "G n *rest"]:
+    """Rows arranged by group; padding (a position beyond the last row) becomes zero."""
+    return rows.at[blocks].get(mode="fill", fill_value=0)
+
+
+def scatter(blocked: Float[Array, "G n *rest"], blocks: Int[Array, "G n"], num_rows: int) -> Float[Array, "B *rest"]:
+    """The inverse of `gather`."""
+    out = jnp.zeros((num_rows, *blocked.shape[2:]), blocked.dtype)
+    return out.at[blocks].set(blocked, mode="drop")
+
+
+def _per_channel(a: Float[Array, "k ..."], num_channels: int) -> Float[Array, "C ..."]:
+    return jnp.broadcast_to(a, (num_channels, *a.shape[1:]))

@@ -1,0 +1,347 @@
+"""Algorithm 1 as compiled blocks of sweeps: K sampler steps, then J encoder steps, on every chain at once.
+
+Python stays outside the blocks, for progress, logging and interruption.  Phases: a short MAP climb with the
+hyper-parameters held, a ramp of the temperature from cold to its final value, warm-up at that temperature while the
+preconditioner and step size are learned, then sampling with both frozen.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key, PyTree
+
+from gpbae import autoencoder, sghmc
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.batches import Batching, Selection, Table
+from gpbae.priors import Batch
+
+ENCODER_ROWS = 128
+NUM_NOISE_BATCHES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is fixed over a run: how rows are batched, K and J, and whether latents persist or are born anew."""
+
+    batching: Batching
+    sampler_steps: int
+    encoder_steps: int
+    amortised: bool
+    redraw_values: bool
+    learning_rate: float = 1e-3
+
+
+class Chain(NamedTuple):
+    """One chain between two sweeps: sampler, encoder, optimiser, its key and the number of sweeps done."""
+
+    sampler: sghmc.State
+    encoder: PyTree
+    optimiser: Any
+    key: Key[Array, ""]
+    sweep: Array
+
+
+class Report(NamedTuple):
+    """What a block says of itself, averaged over its steps: terms of the log joint, temperatures, clamping."""
+
+    terms: dict[str, Array]
+    kinetic_temperature: Any
+    fraction_clamped: Array
+    encoder_loss: Array
+
+
+def optimiser(plan: Plan) -> optax.GradientTransformation:
+    return optax.adam(plan.learning_rate)
+
+
+# Sub-states: only the rows (and, in whole-group batches, the groups) of a batch move.
+
+
+def take(state: sghmc.State, selection: Selection, plan: Plan) -> sghmc.State:
+    """The part of a sampler's state that a batch touches."""
+    if plan.batching.is_exact:
+        return state
+    return sghmc.State(*(_take_position(p, selection, plan) for p in state))
+
+
+def _take_position(p: Position, selection: Selection, plan: Plan) -> Position:
+    rows = lambda a: a if plan.amortised else a.at[selection.rows].get(mode="clip")  # noqa: E731
+    groups = lambda a: a[selection.groups] if plan.batching.values_are_local else a  # noqa: E731
+    return Position(p.shared, jax.tree.map(groups, p.values), jax.tree.map(rows, p.local))
+
+
+def put(state: sghmc.State, part: sghmc.State, selection: Selection, plan: Plan) -> sghmc.State:
+    """Write a moved part back; padding is dropped."""
+    if plan.batching.is_exact:
+        return part
+    return sghmc.State(*(_put_position(p, q, selection, plan) for p, q in zip(state, part, strict=True)))
+
+
+def _put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> Position:
+    rows = lambda a, b: b if plan.amortised else a.at[selection.rows].set(b, mode="drop")  # noqa: E731
+    groups = lambda a, b: a.at[selection.groups].set(b) if plan.batching.values_are_local else b  # noqa: E731
+    return Position(q.shared, jax.tree.map(groups, p.values, q.values), jax.tree.map(rows, p.local, q.local))
+
+
+# One sweep.
+
+
+def _sampler_step(model, plan, table, settings, adapting, carry, key):
+    """One SGHMC step; persistent latents see a fresh batch each time, amortised ones stay with their sweep's batch."""
+    state, selection = carry
+    key_rows, key_step = jax.random.split(key)
+    if not plan.amortised:
+        selection = plan.batching.select(key_rows, table)
+    batch = plan.batching.batch(table, selection)
+    part = take(state, selection, plan)
+    gradient, terms = model.gradient(part.position, batch)
+    part = jax.lax.cond(
+        adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part
+    )
+    part, info = sghmc.step(key_step, part, gradient, _local_settings(settings, selection, plan))
+    return (put(state, part, selection, plan), selection), (terms, info)
+
+
+def _local_settings(settings: sghmc.Settings, selection: Selection, plan: Plan) -> sghmc.Settings:
+    """Gradient noise is known per variable; local gradients have none, so any rows will do."""
+    if settings.noise is None:
+        return settings
+    return settings._replace(noise=_take_position(settings.noise, selection, plan))
+
+
+def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key):
+    """Latents of a batch drawn from the encoder, with fresh momentum: nothing is inherited from other rows."""
+    key_seed, key_momentum = jax.random.split(key)
+    state = chain.sampler
+    local = _newborn(model, encoder, state.position.shared, plan.batching.batch(table, selection), key_seed)
+    fresh = sghmc.refresh_momentum(key_momentum, local, state.preconditioner.local, settings)
+    return state._replace(
+        position=state.position._replace(local=local), momentum=state.momentum._replace(local=fresh)
+    )
+
+
+def _newborn(model, encoder, shared, batch, key):
+    """Local coordinates of the encoder's draw."""
+    return model.prior.coordinates(shared["prior"], autoencoder.encode(encoder, batch.y, batch.mask, key), batch)
+
+
+def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, settings, adapting, chain: Chain):
+    key_batch, key_birth, key_steps, key_values, key_encoder = jax.random.split(
+        jax.random.fold_in(chain.key, chain.sweep), 5
+    )
+    encoder = eqx.combine(chain.encoder, static)
+    state, selection = chain.sampler, plan.batching.select(key_batch, table)
+    if plan.amortised:
+        state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
+    (state, selection), (terms, info) = jax.lax.scan(
+        lambda c, k: _sampler_step(model, plan, table, settings, adapting, c, k),
+        (state, selection),
+        jax.random.split(key_steps, plan.sampler_steps),
+    )
+    if plan.redraw_values:
+        state = _redraw(model, plan, table, selection, state, settings, key_values)
+    weights, opt_state, loss = _train_encoder(model, plan, table, static, chain, state, selection, key_encoder)
+    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), loss)
+    return Chain(state, weights, opt_state, chain.key, chain.sweep + 1), report
+
+
+def _redraw(model, plan, table, selection, state, settings, key):
+    """An exact draw of the values given the latents at hand: leaves the target invariant, momentum untouched."""
+    batch = plan.batching.batch(table, selection)
+    part = take(state, selection, plan)
+    p = part.position
+    values = model.prior.redraw_values(key, p.shared["prior"], p.values, p.local, batch, settings.temperature)
+    return put(state, part._replace(position=p._replace(values=values)), selection, plan)
+
+
+def _train_encoder(model, plan, table, static, chain, state, selection, key):
+    """J Adam steps towards the sampled latents, on random rows of what is at hand."""
+    if plan.encoder_steps == 0:
+        return chain.encoder, chain.optimiser, jnp.zeros(())
+    batch, z = _encoder_targets(model, plan, table, state, selection)
+    num_rows = min(ENCODER_ROWS, z.shape[0])
+
+    def step(carry, k):
+        weights, opt_state = carry
+        key_rows, key_seed = jax.random.split(k)
+        rows = jax.random.randint(key_rows, (num_rows,), 0, z.shape[0])
+        small = batch._replace(y=batch.y[rows], mask=batch.mask[rows], valid=batch.valid[rows])
+        loss, g = jax.value_and_grad(
+            lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, z[rows], key_seed)
+        )(weights)
+        updates, opt_state = optimiser(plan).update(g, opt_state, weights)
+        return (optax.apply_updates(weights, updates), opt_state), loss
+
+    keys = jax.random.split(key, plan.encoder_steps)
+    (weights, opt_state), losses = jax.lax.scan(step, (chain.encoder, chain.optimiser), keys)
+    return weights, opt_state, jnp.mean(losses)
+
+
+def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float[Array, "B C"]]:
+    part = take(state, selection, plan)
+    batch = plan.batching.batch(table, selection)
+    return batch, model.prior.latents(part.position.shared["prior"], part.position.local, batch)
+
+
+@eqx.filter_jit
+def run_block(
+    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
+    temperatures: Float[Array, " sweeps"], adapting: Array,
+) -> tuple[Chain, Report]:  # fmt: skip
+    """As many sweeps as there are temperatures, on all chains: one compilation serves warm-up and sampling."""
+
+    def one_chain(chain, noise):
+        def body(c, temperature):
+            return _sweep(model, plan, table, static, settings._replace(temperature=temperature, noise=noise), adapting, c)
+
+        chain, reports = jax.lax.scan(body, chain, temperatures)
+        return chain, jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
+
+    return jax.vmap(one_chain)(chains, settings.noise)
+
+
+# Starting: MAP, curvature, step size.
+
+HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood")
+
+
+@eqx.filter_jit
+def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, rates: Float[Array, " steps"]):
+    """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise"."""
+    transform = optax.scale_by_adam()
+
+    def one_chain(chain):
+        encoder = eqx.combine(chain.encoder, static)
+
+        def step(carry, rate_and_index):
+            position, opt_state = carry
+            rate, index = rate_and_index
+            key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
+            gradient, terms = _map_gradient(model, plan, table, encoder, position, key_rows, key_seed)
+            updates, opt_state = transform.update(gradient, opt_state, position)
+            moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
+            return (moved, opt_state), terms
+
+        position = chain.sampler.position
+        start = (position, transform.init(position))
+        (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30))
+        last = jax.tree.map(lambda t: t[-1], terms)
+        return chain._replace(sampler=sghmc.init(position)), last
+
+    return jax.vmap(one_chain)(chains)
+
+
+def _map_gradient(model, plan, table, encoder, position, key_rows, key_seed):
+    selection = plan.batching.select(key_rows, table)
+    batch = plan.batching.batch(table, selection)
+    if plan.amortised:
+        position = position._replace(local=_newborn(model, encoder, position.shared, batch, key_seed))
+    part = position if plan.batching.is_exact else _take_position(position, selection, plan)
+    gradient, terms = model.gradient(part, batch)
+    gradient = gradient._replace(shared=_hold(gradient.shared))
+    if plan.amortised:
+        gradient = gradient._replace(local=jax.tree.map(jnp.zeros_like, gradient.local))
+    if plan.batching.is_exact:
+        return gradient, terms
+    zeros = jax.tree.map(jnp.zeros_like, position)
+    return _put_position(zeros, gradient, selection, plan), terms
+
+
+def _hold(shared):
+    """Zero gradient for hyper-parameters and noise, wherever they stand."""
+
+    def zero(path, g):
+        names = {str(getattr(k, "key", getattr(k, "name", ""))) for k in path}
+        return jnp.zeros_like(g) if names & set(HELD_IN_MAP) else g
+
+    return jax.tree_util.tree_map_with_path(zero, shared)
+
+
+class Stiffness(NamedTuple):
+    """Largest preconditioned curvature, first preconditioner, gradient noise and its ratio to the injected noise."""
+
+    curvature: Array
+    preconditioner: Position
+    noise: Position | None
+    noise_ratio: Array | None
+
+
+@eqx.filter_jit
+def measure(
+    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, friction: Array, starting: bool
+) -> Stiffness:
+    """How stiff the energy is around each chain, for the step size; `starting` also makes a first preconditioner."""
+    return jax.vmap(lambda c: _measure_chain(model, plan, table, static, c, friction, starting))(chains)
+
+
+def _measure_chain(model, plan, table, static, chain, friction, starting):
+    key_rows, key_birth, key_probe, key_power, key_noise = jax.random.split(
+        jax.random.fold_in(chain.key, chain.sweep + 2**29), 5
+    )
+    selection = plan.batching.select(key_rows, table)
+    batch = plan.batching.batch(table, selection)
+    state = chain.sampler
+    if plan.amortised:
+        newborn = _newborn(model, eqx.combine(chain.encoder, static), state.position.shared, batch, key_birth)
+        state = state._replace(position=state.position._replace(local=newborn))
+    part = take(state, selection, plan)
+
+    def product(direction):
+        return jax.jvp(lambda p: model.gradient(p, batch)[0], (part.position,), (direction,))[1]
+
+    preconditioner = part.preconditioner
+    if starting:
+        preconditioner = sghmc.curvature_scale(key_probe, product, part.position, preconditioner)
+    curvature = sghmc.largest_curvature(key_power, product, part.position, preconditioner)
+    if plan.batching.is_exact:
+        return Stiffness(curvature, preconditioner, None, None)
+    noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
+    ratio = sghmc.noise_ratio(noise.shared, preconditioner.shared, friction)
+    if not plan.batching.values_are_local:
+        ratio = jnp.maximum(ratio, sghmc.noise_ratio(noise.values, preconditioner.values, friction))
+    return Stiffness(curvature, _spread(preconditioner, state.preconditioner, plan), noise, ratio)
+
+
+def _spread(part: Position, whole: Position, plan: Plan) -> Position:
+    """A preconditioner measured on a batch, for all rows: each channel gets the batch's mean."""
+    widen = lambda a, b: jnp.broadcast_to(jnp.mean(a, axis=0, keepdims=True), b.shape)  # noqa: E731
+    values = jax.tree.map(widen, part.values, whole.values) if plan.batching.values_are_local else part.values
+    return Position(part.shared, values, jax.tree.map(widen, part.local, whole.local))
+
+
+def _gradient_noise(model, plan, table, encoder, state, key):
+    """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
+
+    Amortised latents stay K steps with one batch, so the noise repeats: over times longer than a sweep it acts like
+    independent noise of K times the variance.
+    """
+
+    def one(k):
+        key_rows, key_birth = jax.random.split(k)
+        selection = plan.batching.select(key_rows, table)
+        batch = plan.batching.batch(table, selection)
+        part = take(state, selection, plan).position
+        if plan.amortised:
+            part = part._replace(local=_newborn(model, encoder, part.shared, batch, key_birth))
+        return model.gradient(part, batch)[0]
+
+    zeros = jax.tree.map(jnp.zeros_like, state.preconditioner)
+    count = NUM_NOISE_BATCHES
+
+    def add(sums, k):
+        g = one(k)
+        pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
+        g = pick(g)
+        return (jax.tree.map(jnp.add, sums[0], g), jax.tree.map(lambda s, a: s + a**2, sums[1], g)), None
+
+    start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
+    (total, squares), _ = jax.lax.scan(add, (start, start), jax.random.split(key, count))
+    repeats = plan.sampler_steps if plan.amortised else 1
+    variance = jax.tree.map(
+        lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total
+    )
+    return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)

@@ -1,0 +1,42 @@
+"""Scores of predictions against held-out cells, each a plain function of NumPy arrays."""
+
+import numpy as np
+from scipy import stats
+
+
+def mae(mean: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.mean(np.abs(mean - truth)))
+
+
+def rmse(mean: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((mean - truth) ** 2)))
+
+
+def smse(mean: np.ndarray, truth: np.ndarray) -> float:
+    """Squared error over that of the truth's own mean."""
+    return float(np.mean((mean - truth) ** 2) / np.mean((truth - truth.mean()) ** 2))
+
+
+def gaussian_nll(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> float:
+    """The paper's NLL: a normal with the predictive mean and variance."""
+    return float(-np.mean(stats.norm.logpdf(truth, mean, sd)))
+
+
+def crps(samples: np.ndarray, truth: np.ndarray) -> float:
+    """Continuous ranked probability score from draws (S, cells):  E|Y − y| − ½ E|Y − Y′|, without bias."""
+    S = samples.shape[0]
+    ordered = np.sort(samples, axis=0)
+    weights = (2 * np.arange(1, S + 1) - S - 1)[:, None]
+    spread = 2 * np.sum(weights * ordered, axis=0) / (S * max(S - 1, 1))
+    return float(np.mean(np.mean(np.abs(samples - truth), axis=0) - 0.5 * spread))
+
+
+def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
+    """Share of cells inside the central interval of the draws."""
+    lower, upper = np.quantile(samples, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    return float(np.mean((truth >= lower) & (truth <= upper)))
+
+
+def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Probability integral transform: the share of draws below the truth, uniform when calibrated."""
+    return np.mean(samples < truth, axis=0) + 0.5 * np.mean(samples == truth, axis=0)

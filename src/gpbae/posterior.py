@@ -1,0 +1,208 @@
+"""What can be asked of the draws: pure maps over them.  One draw is one pytree; nothing here touches a chain."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Bool, Float, Key, PyTree
+
+from gpbae import autoencoder, gp, hmc
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.batches import FullBatch, Table
+from gpbae.priors import Batch, Memory, Query
+
+NUM_BURN_IN = 60
+NUM_LEAPFROG = 8
+
+
+class LatentAnswer(NamedTuple):
+    """Per draw: latent means given that draw, R draws of the latents, and the decoder's outputs for them."""
+
+    latent_mean: Float[Array, "S G q C"]
+    latents: Float[Array, "S R G q C"]
+    eta: Float[Array, "S R G q P"]
+
+
+def memory(model: Autoencoder, draw: Position, table: Table) -> Memory | None:
+    """The training latents an exact GP conditions on; other priors remember through their values."""
+    if not model.prior.couples_rows:
+        return None
+    batch = _full(table)
+    z = model.prior.latents(draw.shared["prior"], draw.local, batch)
+    blocks = table.group_rows
+    return Memory(gp.gather(table.x, blocks), gp.gather(batch.valid, blocks), gp.gather(z, blocks))
+
+
+def _full(table: Table) -> Batch:
+    batching = FullBatch()
+    return batching.batch(table, batching.select(jax.random.key(0), table))
+
+
+def _block_values(key: Key[Array, ""], values: Any, query: Query) -> Any:
+    """The values of each query block's group; a group never seen gets a draw from the prior."""
+    if values is None:
+        return None
+    fitted = values[query.slot]
+    fresh = jax.random.normal(key, fitted.shape, fitted.dtype)
+    return jnp.where(query.known[:, None, None], fitted, fresh)
+
+
+def _decode(model: Autoencoder, shared: dict[str, Any], z: Float[Array, "*lead C"]) -> Float[Array, "*lead P"]:
+    return model.decode(shared, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:-1], -1)
+
+
+@eqx.filter_jit
+def predict(
+    model: Autoencoder, draws: Position, table: Table, query: Query, key: Key[Array, ""], num_latents: int
+) -> LatentAnswer:
+    """Draws of z and η at new inputs, `num_latents` for every draw of the model."""
+
+    def one(item):
+        draw, k = item
+        key_values, key_latents = jax.random.split(k)
+        values = _block_values(key_values, draw.values, query)
+        law = model.prior.marginals(draw.shared["prior"], values, memory(model, draw, table), query)
+        component = jnp.arange(num_latents) * law.mean.shape[0] // num_latents
+        mean, sd = law.mean[component], jnp.sqrt(law.variance[component])
+        z = mean + sd * jax.random.normal(key_latents, mean.shape, mean.dtype)
+        return LatentAnswer(jnp.mean(law.mean, axis=0), z, _decode(model, draw.shared, z))
+
+    return jax.lax.map(one, (draws, _keys(key, draws)))
+
+
+@eqx.filter_jit
+def sample_paths(
+    model: Autoencoder, draws: Position, table: Table, query: Query, key: Key[Array, ""]
+) -> tuple[Float[Array, "S G q C"], Float[Array, "S G q P"]]:
+    """Joint draws of z, and η, along each block of the query: one path for every draw."""
+
+    def one(item):
+        draw, k = item
+        key_values, key_path = jax.random.split(k)
+        values = _block_values(key_values, draw.values, query)
+        z = model.prior.path(key_path, draw.shared["prior"], values, memory(model, draw, table), query)
+        return z, _decode(model, draw.shared, z)
+
+    return jax.lax.map(one, (draws, _keys(key, draws)))
+
+
+@eqx.filter_jit
+def decode_training(
+    model: Autoencoder, draws: Position, table: Table
+) -> tuple[Float[Array, "S N C"], Float[Array, "S N P"]]:
+    """Latents and η of the training rows themselves, whose latents the chain sampled."""
+
+    def one(draw):
+        z = model.prior.latents(draw.shared["prior"], draw.local, _full(table))
+        return z, model.decode(draw.shared, z)
+
+    return jax.lax.map(one, draws)
+
+
+class Rows(NamedTuple):
+    """Observations at a query, arranged like it."""
+
+    y: Float[Array, "G q P"]
+    mask: Bool[Array, "G q P"]
+
+
+@eqx.filter_jit
+def refine(
+    model: Autoencoder, draws: Position, table: Table, encoders: PyTree, query: Query, rows: Rows,
+    key: Key[Array, ""], num_steps: int,
+) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q P"], Float[Array, " c"]]:  # fmt: skip
+    """Latents of given rows under p(z | y observed, x, draw), and η: MCMC that starts from the encoder.
+
+    Along each chain's draws one HMC chain follows, `num_steps` trajectories per draw after a burn-in on the first.
+    Draws have axes (chain, draw); returns also the mean acceptance per chain.
+    """
+
+    def one_chain(item):
+        chain_draws, encoder, k = item
+        key_start, key_burn, key_rest = jax.random.split(k, 3)
+        first = jax.tree.map(lambda a: a[0], chain_draws)
+        state = _start(model, first, table, encoder, query, rows, key_start)
+        state = _burn_in(_target(model, first, table, query, rows), state, key_burn)
+
+        def follow(state, item):
+            draw, k = item
+            log_density = _target(model, draw, table, query, rows)
+
+            def move(s, key_step):
+                s, acceptance = hmc.step(key_step, s, log_density, NUM_LEAPFROG)
+                return s, jnp.mean(acceptance)
+
+            state, acceptance = jax.lax.scan(move, state, jax.random.split(k, num_steps))
+            z = _latents(model, draw, table, query, state.position)
+            return state, (z, _decode(model, draw.shared, z), jnp.mean(acceptance))
+
+        _, (z, eta, acceptance) = jax.lax.scan(follow, state, (chain_draws, _keys(key_rest, chain_draws)))
+        return z, eta, jnp.mean(acceptance)
+
+    return jax.lax.map(one_chain, (draws, encoders, _keys(key, draws)))
+
+
+def _start(model, draw, table, encoder, query, rows, key):
+    G, q, P = rows.y.shape
+    z = autoencoder.encode(encoder, rows.y.reshape(G * q, P), rows.mask.reshape(G * q, P), key).reshape(G, q, -1)
+    recalled = memory(model, draw, table)
+    values, seed = model.prior.standardised(draw.shared["prior"], recalled, query, z)
+    if values is not None:
+        z_known = _known_seed(model, draw, recalled, query, z)
+        seed = jnp.where(query.known[:, None, None], z_known, seed)
+    return hmc.init({"values": values, "seed": seed}, G)
+
+
+def _known_seed(model, draw, recalled, query, z):
+    """Standardised coordinates of z under the values of a group that was fitted."""
+    law = model.prior.marginals(draw.shared["prior"], draw.values[query.slot], recalled, query)
+    mean = jnp.mean(law.mean, axis=0)
+    sd = jnp.sqrt(jnp.mean(law.variance, axis=0) + jnp.var(law.mean, axis=0))
+    return jnp.clip((z - mean) / sd, -3.0, 3.0)
+
+
+def _whitened(model, draw, table, query, position):
+    values = position["values"]
+    if values is not None:
+        values = jnp.where(query.known[:, None, None], draw.values[query.slot], values)
+    recalled = memory(model, draw, table)
+    return model.prior.whitened(draw.shared["prior"], values, recalled, query, position["seed"])
+
+
+def _latents(model, draw, table, query, position):
+    return _whitened(model, draw, table, query, position)[0]
+
+
+def _target(model, draw, table, query, rows):
+    """log p(v) + log p(z | v) + log p(y observed | z) of every block, in standardised coordinates."""
+    G, q, P = rows.y.shape
+    flat = Batch(
+        query.x.reshape(G * q, -1), rows.y.reshape(G * q, P), rows.mask.reshape(G * q, P),
+        query.valid.reshape(-1), jnp.repeat(query.slot, q), jnp.arange(G * q).reshape(G, q), jnp.ones(()),
+    )  # fmt: skip
+
+    def log_density(position):
+        z, log_prior = _whitened(model, draw, table, query, position)
+        cells = model.log_likelihood(draw.shared, z.reshape(G * q, -1), flat)
+        total = log_prior + jnp.sum(jnp.where(flat.valid, cells, 0.0).reshape(G, q), axis=1)
+        if position["values"] is None:
+            return total
+        return total + jnp.sum(norm.logpdf(position["values"]), axis=(1, 2))
+
+    return log_density
+
+
+def _burn_in(log_density, state, key):
+    def move(s, item):
+        k, rate = item
+        s, acceptance = hmc.step(k, s, log_density, NUM_LEAPFROG)
+        return hmc.adapt(s, acceptance, rate), None
+
+    rates = 1.0 / jnp.sqrt(1.0 + jnp.arange(NUM_BURN_IN))
+    return jax.lax.scan(move, state, (jax.random.split(key, NUM_BURN_IN), rates))[0]
+
+
+def _keys(key: Key[Array, ""], draws: PyTree) -> Key[Array, " S"]:
+    return jax.random.split(key, jax.tree.leaves(draws)[0].shape[0])

@@ -1,0 +1,147 @@
+"""An answer with its uncertainty: draws of the decoder's output, seen through the likelihood and the units of y."""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from gpbae.likelihoods import AbstractLikelihood
+from gpbae.tables import Frame, Scaler
+
+
+class Predictive:
+    """Predictive distribution over rows × cells (or over latents, which have no observation noise).
+
+    `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).
+    """
+
+    def __init__(self, eta: np.ndarray, likelihood: AbstractLikelihood | None, scaler: Scaler, frame: Frame,
+                 index: Any = None, seed: int = 0, features: dict[str, np.ndarray] | None = None):  # fmt: skip
+        self._eta, self._likelihood, self._scaler, self._frame = eta, likelihood, scaler, frame
+        self._index, self._seed, self._features = index, seed, features or {}
+
+    def __repr__(self) -> str:
+        S, R, T, _ = self._eta.shape
+        return f"<Predictive: {T} rows of shape {self._frame.event_shape}, {S * R} draws>"
+
+    def _restore(self, values: np.ndarray) -> Any:
+        return self._frame.restore(np.asarray(values, np.float64), self._index)
+
+    @functools.cached_property
+    def _means(self) -> np.ndarray:
+        """E[y | draw], (S, R, T, P), original units."""
+        if self._likelihood is None:
+            return np.asarray(self._eta, np.float64)
+        means = _per_draw(lambda lik, eta: lik.mean(eta), self._likelihood, self._eta)
+        return self._scaler.inverse(np.asarray(means, np.float64))
+
+    @functools.cached_property
+    def _noise(self) -> np.ndarray:
+        """E over draws of the observation variance, (T, P), original units."""
+        if self._likelihood is None:
+            return np.zeros(self._eta.shape[2:])
+        variance = _per_draw(lambda lik, eta: lik.variance(eta), self._likelihood, self._eta)
+        return np.mean(np.asarray(variance, np.float64), axis=(0, 1)) * self._scaler.scale**2
+
+    @functools.cached_property
+    def mean(self) -> Any:
+        """Predictive mean."""
+        return self._restore(self._means.mean(axis=(0, 1)))
+
+    @functools.cached_property
+    def sd(self) -> Any:
+        """Predictive standard deviation, all sources of uncertainty included."""
+        return self._restore(np.sqrt(self._variance))
+
+    @functools.cached_property
+    def _variance(self) -> np.ndarray:
+        return self._means.var(axis=(0, 1)) + self._noise
+
+    @functools.cached_property
+    def samples(self) -> np.ndarray:
+        """Draws of y, observation noise included, (draws, rows, ...)."""
+        S, R, T, P = self._eta.shape
+        if self._likelihood is None:
+            flat = np.asarray(self._eta, np.float64)
+        else:
+            keys = jax.random.split(jax.random.key(self._seed), S)
+            noisy = _per_draw(lambda lik, item: lik.sample(item[1], item[0]), self._likelihood, (self._eta, keys))
+            flat = self._scaler.inverse(np.asarray(noisy, np.float64))
+        return flat.reshape(S * R, T, *self._frame.event_shape)
+
+    def quantile(self, q: float) -> Any:
+        """Quantile of the predictive distribution, cell by cell."""
+        flat = self.samples.reshape(self.samples.shape[0], -1)
+        return self._restore(np.quantile(flat, q, axis=0).reshape(self._eta.shape[2:]))
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Central interval: (lower, upper)."""
+        return self.quantile(0.5 - level / 2), self.quantile(0.5 + level / 2)
+
+    def variance_parts(self) -> dict[str, Any]:
+        """The predictive variance by source; the parts add up to sd².
+
+        *observation noise* and *latent conditional* (the GP's conditional variance and latent noise given a draw)
+        are nested expectations.  What varies between draws is attributed in sequence, by regression over the draws:
+        first to the *hyper-parameters*, then to the *GP values* (through the latent mean at that row), the rest to
+        the *decoder*.
+        """
+        within = self._means.var(axis=1).mean(axis=0) if self._eta.shape[1] > 1 else np.zeros(self._eta.shape[2:])
+        centres = self._means.mean(axis=1)
+        between = centres - centres.mean(axis=0)
+        hyper, rest = _explained(between, self._features.get("hyper"))
+        latent, rest = _explained(rest, self._features.get("latent_mean"))
+        parts = {
+            "observation noise": self._noise,
+            "latent conditional": within,
+            "hyper-parameters": hyper,
+            "GP values": latent,
+            "decoder": np.mean(rest**2, axis=0),
+        }
+        return {name: self._restore(part) for name, part in parts.items()}
+
+    def log_density(self, y: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """log of the predictive mixture density of every observed cell, original units; NaN elsewhere."""
+        if self._likelihood is None:
+            raise ValueError("A predictive over latents has no observation density.")
+        S, R, T, P = self._eta.shape
+        target = self._scaler.forward(np.where(mask, y, 0.0)).astype(self._eta.dtype)
+        cells = _per_draw(
+            lambda lik, eta: logsumexp(
+                lik.log_prob(jnp.broadcast_to(target, eta.shape), jnp.broadcast_to(mask, eta.shape), eta), axis=0
+            ),
+            self._likelihood,
+            self._eta,
+        )
+        log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
+        jacobian = np.log(self._scaler.scale) if self._likelihood.standardises else 0.0
+        return np.where(mask, np.asarray(log_mean) - jacobian, np.nan)
+
+
+def _per_draw(function, likelihood, items):
+    """Apply to every draw with its own likelihood; arrays lead with the draw axis."""
+    draws, static = eqx.partition(likelihood, eqx.is_array)
+
+    @jax.jit
+    def run(draws, items):
+        return jax.lax.map(lambda pair: function(eqx.combine(pair[0], static), pair[1]), (draws, items))
+
+    return run(draws, jax.tree.map(jnp.asarray, items))
+
+
+def _explained(values: np.ndarray, features: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Variance over draws (S, T, P) that a linear regression on (S, F) or (S, T, F) features explains, and the rest."""
+    S, T, _ = values.shape
+    if features is None or features.shape[-1] == 0 or S < 4 * features.shape[-1]:
+        return np.zeros(values.shape[1:]), values
+    F = np.broadcast_to(features[:, None] if features.ndim == 2 else features, (S, T, features.shape[-1]))
+    F = np.swapaxes(F - F.mean(axis=0), 0, 1)
+    Y = np.swapaxes(values, 0, 1)
+    U, s, _ = np.linalg.svd(F, full_matrices=False)
+    U = np.where(s[:, None, :] > 1e-8 * max(float(s.max(initial=0.0)), 1e-300), U, 0.0)
+    fitted = np.swapaxes(U @ (np.swapaxes(U, 1, 2) @ Y), 0, 1)
+    return np.mean(fitted**2, axis=0), values - fitted

@@ -1,0 +1,21 @@
+"""Interchangeable latent priors p(Z | X)."""
+
+from gpbae.priors.base import AbstractLatentPrior, Batch, Marginals, Memory, Query
+from gpbae.priors.deep import DeepPrior
+from gpbae.priors.full import FullPrior
+from gpbae.priors.hyper import Hyper
+from gpbae.priors.normal import NormalPrior
+from gpbae.priors.sparse import SparsePrior
+
+__all__ = [
+    "AbstractLatentPrior",
+    "Batch",
+    "DeepPrior",
+    "FullPrior",
+    "Hyper",
+    "Marginals",
+    "Memory",
+    "NormalPrior",
+    "Query",
+    "SparsePrior",
+]

@@ -1,0 +1,117 @@
+"""What every latent prior p(Z | X) offers, and the shapes in which rows reach it."""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Key
+
+Latents = Float[Array, "B C"]
+
+
+class Batch(NamedTuple):
+    """Rows of a (mini)batch.  `slot` is the row's group among the values at hand, `blocks` the rows of each group
+    (positions in the batch, padded with B), `scale` the factor N/B that belongs to global variables."""
+
+    x: Float[Array, "B D"]
+    y: Float[Array, "B P"]
+    mask: Bool[Array, "B P"]
+    valid: Bool[Array, " B"]
+    slot: Int[Array, " B"]
+    blocks: Int[Array, "G n"]
+    scale: Float[Array, ""]
+
+
+class Query(NamedTuple):
+    """Where latents are asked for, arranged by group: `slot` is the fitted group, meaningful where `known`."""
+
+    x: Float[Array, "G q D"]
+    slot: Int[Array, " G"]
+    known: Bool[Array, " G"]
+    valid: Bool[Array, "G q"]
+
+
+class Memory(NamedTuple):
+    """Training latents by group, which an exact GP conditions on."""
+
+    x: Float[Array, "G n D"]
+    valid: Bool[Array, "G n"]
+    z: Float[Array, "G n C"]
+
+
+class Marginals(NamedTuple):
+    """Latent marginals at a query: an equal mixture of Q normals (Q = 1 but for deep priors)."""
+
+    mean: Float[Array, "Q G q C"]
+    variance: Float[Array, "Q G q C"]
+
+
+class AbstractLatentPrior(eqx.Module):
+    """p(Z | X) with sampled hyper-parameters, per-group values v and per-row local coordinates.
+
+    Local coordinates are the latents themselves unless the prior whitens them; `latents` and `coordinates` go
+    between the two.
+    """
+
+    latent_dim: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def couples_rows(self) -> bool:
+        """Whether a group's rows can only be batched together."""
+
+    @abc.abstractmethod
+    def init(self, key: Key[Array, ""], num_groups: int) -> tuple[dict[str, Any], Any]:
+        """Starting hyper-parameters and values."""
+
+    @abc.abstractmethod
+    def log_hyper(self, hyper: dict[str, Any]) -> dict[str, Array]:
+        """Named log priors of the hyper-parameters, on the scale on which they are sampled."""
+
+    @abc.abstractmethod
+    def log_values(self, values: Any) -> Array:
+        """log p(v), summed over the groups given."""
+
+    @abc.abstractmethod
+    def log_latents(self, hyper: dict[str, Any], values: Any, local: Latents, batch: Batch) -> Array:
+        """log p of the local coordinates given the values, summed over valid rows."""
+
+    @abc.abstractmethod
+    def latents(self, hyper: dict[str, Any], local: Latents, batch: Batch) -> Latents:
+        """The latents that local coordinates stand for."""
+
+    @abc.abstractmethod
+    def coordinates(self, hyper: dict[str, Any], latents: Latents, batch: Batch) -> Latents:
+        """Local coordinates near given latents: where a chain starts."""
+
+    @abc.abstractmethod
+    def redraw_values(
+        self, key: Key[Array, ""], hyper: dict[str, Any], values: Any, local: Latents, batch: Batch, temperature: Array
+    ) -> Any:
+        """An exact draw of v given everything else, where there is one; else the values as they are."""
+
+    @abc.abstractmethod
+    def marginals(self, hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query) -> Marginals:
+        """Marginal law of z at the query, given one value array per query block."""
+
+    @abc.abstractmethod
+    def path(
+        self, key: Key[Array, ""], hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query
+    ) -> Float[Array, "G q C"]:
+        """A joint draw of z along each block of the query."""
+
+    @abc.abstractmethod
+    def whitened(
+        self, hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query, seed: Float[Array, "G q C"]
+    ) -> tuple[Float[Array, "G q C"], Float[Array, " G"]]:
+        """z as a function of standardised coordinates, and their log density block by block."""
+
+    @abc.abstractmethod
+    def standardised(
+        self, hyper: dict[str, Any], memory: Memory | None, query: Query, z: Float[Array, "G q C"]
+    ) -> tuple[Any, Float[Array, "G q C"]]:
+        """Values and standardised coordinates near given latents at the query: where refinement starts."""
+
+    @abc.abstractmethod
+    def describe(self, hyper: dict[str, Any]) -> dict[str, Array]:
+        """Named hyper-parameters on their natural scale."""

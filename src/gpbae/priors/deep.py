@@ -1,0 +1,132 @@
+"""DSGP-BAE: sparse GP layers that warp the inputs, and a sparse GP on the warped inputs."""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float
+
+from gpbae import gp
+from gpbae.priors.base import AbstractLatentPrior, Marginals
+from gpbae.priors.sparse import SparsePrior
+
+
+class DeepPrior(AbstractLatentPrior):
+    """h⁽⁰⁾ = x,  h⁽ˡ⁾ = h⁽ˡ⁻¹⁾ + width · f⁽ˡ⁾(h⁽ˡ⁻¹⁾),  z | h⁽ᴸ⁻¹⁾ as in a sparse prior.
+
+    Hidden layers are marginalised by reparameterised Monte Carlo: Q seeds, fixed once, are pushed through the
+    layers' conditional moments, and zₙ is the equal mixture of the Q normals (log-mean-exp, never a mean of logs).
+    With the seeds fixed the density is deterministic, so the sampler's target is exact for that Q.  All groups
+    share the warp; each has its own values in the last layer.
+    """
+
+    hidden: tuple[SparsePrior, ...]
+    last: SparsePrior
+    seeds: Float[Array, "Q hidden E"]
+    width: Float[Array, " E"]
+
+    @property
+    def latent_dim(self):  # type: ignore[override]
+        return self.last.latent_dim
+
+    @property
+    def couples_rows(self):
+        return False
+
+    def init(self, key, num_groups):
+        hyper, values = self.last.init(key, num_groups)
+        hyper["hidden"] = tuple({"hyper": h, "values": v} for h, v in (layer.init(key, 1) for layer in self.hidden))
+        return hyper, values
+
+    def log_hyper(self, hyper):
+        terms = self.last.log_hyper(hyper)
+        for i, (layer, h) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):
+            terms |= {f"layer {i + 1} {name}": t for name, t in layer.log_hyper(h["hyper"]).items()}
+            terms[f"layer {i + 1} values"] = layer.log_values(h["values"])
+        return terms
+
+    def log_values(self, values):
+        return self.last.log_values(values)
+
+    def propagate(self, hyper, x: Float[Array, "B D"]) -> Float[Array, "Q B D"]:
+        """Inputs of the last layer, one copy per seed."""
+        h = jnp.broadcast_to(x, (self.seeds.shape[0], *x.shape))
+        for i, (layer, p) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):
+            h = jax.vmap(lambda h, e, layer=layer, p=p: self._warp(layer, p, h, e))(h, self.seeds[:, i])
+        return h
+
+    def _warp(self, layer, parameters, h, seed):
+        projection, variance = layer.project(parameters["hyper"], h)
+        mean = gp.sparse_mean(projection, parameters["values"], jnp.zeros(h.shape[0], jnp.int32))
+        return h + self.width[None] * (mean + jnp.sqrt(variance) * seed[None])
+
+    def _mixture(self, hyper, values, x, slot) -> tuple[Array, Array]:
+        def moments(h):
+            projection, variance = self.last.project(hyper, h)
+            return gp.sparse_mean(projection, values, slot), variance
+
+        return jax.vmap(moments)(self.propagate(hyper, x))
+
+    def log_latents(self, hyper, values, local, batch):
+        mean, variance = self._mixture(hyper, values, batch.x, batch.slot)
+        return jnp.sum(jnp.where(batch.valid, _log_mixture(local, mean, variance), 0.0))
+
+    def latents(self, hyper, local, batch):
+        return local
+
+    def coordinates(self, hyper, latents, batch):
+        return latents
+
+    def redraw_values(self, key, hyper, values, local, batch, temperature):
+        """The mixture is not conjugate, but with one component it is the sparse prior."""
+        if self.hidden:
+            return values
+        return self.last.redraw_values(key, hyper, values, local, batch, temperature)
+
+    def marginals(self, hyper, values, memory, query):
+        G, q, D = query.x.shape
+        slot = jnp.repeat(jnp.arange(G), q)
+        mean, variance = self._mixture(hyper, values, query.x.reshape(G * q, D), slot)
+        shape = (mean.shape[0], G, q, self.latent_dim)
+        return Marginals(mean.reshape(shape), variance.reshape(shape))
+
+    def path(self, key, hyper, values, memory, query):
+        keys = jax.random.split(key, len(self.hidden) + 1)
+        h = query.x
+        for k, layer, p in zip(keys, self.hidden, hyper["hidden"], strict=False):
+            values_per_block = jnp.broadcast_to(p["values"], (h.shape[0], *p["values"].shape[1:]))
+            f = layer.path(k, p["hyper"], values_per_block, memory, query._replace(x=h))
+            h = h + self.width[None, None] * f
+        return self.last.path(keys[-1], hyper, values, memory, query._replace(x=h))
+
+    def whitened(self, hyper, values, memory, query, seed):
+        mixture = self.marginals(hyper, values, memory, query)
+        mean, variance = _matched(mixture)
+        z = mean + jnp.sqrt(variance) * seed
+        log_density = _log_mixture(z, mixture.mean, mixture.variance) + 0.5 * jnp.sum(jnp.log(variance), axis=-1)
+        return z, jnp.sum(log_density, axis=1)
+
+    def standardised(self, hyper, memory, query, z):
+        G, q, D = query.x.shape
+        warped = jnp.mean(self.propagate(hyper, query.x.reshape(G * q, D)), axis=0).reshape(G, q, -1)
+        values, _ = self.last.standardised(hyper, memory, query._replace(x=warped), z)
+        mean, variance = _matched(self.marginals(hyper, values, memory, query))
+        return values, jnp.clip((z - mean) / jnp.sqrt(variance), -3.0, 3.0)
+
+    def describe(self, hyper):
+        named = self.last.describe(hyper)
+        for i, (layer, p) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):
+            named |= {f"layer{i + 1}.{name}": value for name, value in layer.describe(p["hyper"]).items()}
+        return named
+
+
+def _log_mixture(z, mean, variance):
+    """log (1/Q) Σ_q Π_c N(z_c; mean_qc, variance_qc)."""
+    components = jnp.sum(norm.logpdf(z[None], mean, jnp.sqrt(variance)), axis=-1)
+    return logsumexp(components, axis=0) - jnp.log(mean.shape[0])
+
+
+def _matched(mixture: Marginals) -> tuple[Array, Array]:
+    """Mean and variance of the mixture."""
+    mean = jnp.mean(mixture.mean, axis=0)
+    return mean, jnp.mean(mixture.variance + (mixture.mean - mean[None]) ** 2, axis=0)

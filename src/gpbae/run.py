@@ -1,0 +1,276 @@
+"""A whole run: start, MAP, ramp, warm-up, sampling; Python between compiled blocks, for progress and interruption."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree
+
+from gpbae import autoencoder, inference, sghmc
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.batches import Table
+from gpbae.errors import GpbaeError
+from gpbae.inference import Chain, Plan
+
+COLDEST = 1e-3
+NUM_MEASUREMENTS = 8
+NUM_BACK_OFFS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """Lengths in sweeps (warm-up, thinning), MAP steps, draws; and the settings of the sampler."""
+
+    num_warmup: int
+    num_samples: int
+    thinning: int
+    num_map_steps: int
+    friction: float
+    temperature: float
+    step_size: float | str
+    stiffness: float = 0.08
+    map_rate: float = 0.02
+
+
+class Draws(NamedTuple):
+    """Positions with axes (chain, draw, ...), as NumPy arrays."""
+
+    position: Position
+
+
+class Result(NamedTuple):
+    """What a run leaves behind."""
+
+    draws: Position
+    chains: Chain
+    step_size: float
+    kinetic_temperature: Position
+    fraction_clamped: float
+    noise_share: float
+    history: list[dict[str, Any]]
+    dead: np.ndarray
+
+
+Listener = Callable[[dict[str, Any]], None]
+
+
+def start_chain(
+    model: Autoencoder, plan: Plan, table: Table, decoder: PyTree, encoder: PyTree, latents: Float[Array, "N C"],
+    key: Key[Array, ""],
+) -> Chain:  # fmt: skip
+    """A chain at given latents, decoder and encoder."""
+    key_init, key_chain = jax.random.split(key)
+    shared, values = model.init(key_init, decoder, table.group_rows.shape[0])
+    full = _everything(table)
+    if plan.amortised:
+        selection = plan.batching.select(key_init, table)
+        local = jnp.zeros((selection.rows.shape[0], latents.shape[1]))
+    else:
+        local = model.prior.coordinates(shared["prior"], latents, full)
+    weights = eqx.filter(encoder, eqx.is_inexact_array)
+    position = Position(shared, values, local)
+    sampler = sghmc.init(position, _unit_preconditioner(position, plan))
+    return Chain(sampler, weights, inference.optimiser(plan).init(weights), key_chain, jnp.zeros((), jnp.int64))
+
+
+def _everything(table: Table):
+    from gpbae.batches import FullBatch
+
+    return FullBatch().batch(table, FullBatch().select(jax.random.key(0), table))
+
+
+def _unit_preconditioner(position: Position, plan: Plan) -> Position:
+    """Ones; amortised latents share one entry per channel, for no row keeps its place."""
+    ones = jax.tree.map(jnp.ones_like, position)
+    return ones._replace(local=jax.tree.map(lambda a: a[:1], ones.local)) if plan.amortised else ones
+
+
+@eqx.filter_jit
+def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: Float[Array, "N C"], num_steps: int):
+    """Teach the encoder the starting latents: amortised latents are born from it from the first sweep on."""
+    full = _everything(table)
+
+    def one_chain(chain):
+        def step(carry, k):
+            weights, opt_state = carry
+            key_rows, key_seed = jax.random.split(k)
+            rows = jax.random.randint(key_rows, (min(128, latents.shape[0]),), 0, latents.shape[0])
+            small = full._replace(y=full.y[rows], mask=full.mask[rows], valid=full.valid[rows])
+            g = jax.grad(
+                lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], key_seed)
+            )(weights)
+            updates, opt_state = inference.optimiser(plan).update(g, opt_state, weights)
+            return (eqx.apply_updates(weights, updates), opt_state), None
+
+        keys = jax.random.split(jax.random.fold_in(chain.key, 2**28), num_steps)
+        (weights, opt_state), _ = jax.lax.scan(step, (chain.encoder, chain.optimiser), keys)
+        return chain._replace(encoder=weights, optimiser=opt_state)
+
+    return jax.vmap(one_chain)(chains)
+
+
+class Sampler:
+    """The state of a run between blocks."""
+
+    def __init__(self, model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, budget: Budget,
+                 listener: Listener):  # fmt: skip
+        self.model, self.plan, self.table, self.static, self.budget = model, plan, table, static, budget
+        self.chains, self.listener = chains, listener
+        self.num_chains = chains.sweep.shape[0]
+        self.back_off = 1.0
+        self.dead = np.zeros(self.num_chains, bool)
+        self.step_size, self.noise, self.noise_share = 0.0, None, 0.0
+        self.history: list[dict[str, Any]] = []
+        self.started = time.monotonic()
+
+    def run(self) -> Result:
+        self._climb()
+        self._warm_up()
+        return self._sample()
+
+    def _say(self, **event: Any) -> None:
+        event["seconds"] = round(time.monotonic() - self.started, 3)
+        self.history.append(event)
+        self.listener(event)
+
+    def _climb(self) -> None:
+        steps = self.budget.num_map_steps
+        self._say(phase="compiling")
+        if steps:
+            rates = self.budget.map_rate * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)) + 1e-4
+            self.chains, terms = inference.climb(
+                self.model, self.plan, self.table, self.static, self.chains, jnp.asarray(rates)
+            )
+            self._say(phase="map", done=1, total=1, log_joint=_total(terms))
+        state = self.chains.sampler
+        chains = self.chains._replace(sampler=state._replace(preconditioner=jax.vmap(
+            lambda p: _unit_preconditioner(p, self.plan))(state.position)))  # fmt: skip
+        stiffness = self._measure(chains, starting=True)
+        sampler = jax.vmap(sghmc.init)(state.position, stiffness.preconditioner)
+        self.chains = self.chains._replace(sampler=sampler)
+        self._set_step_size(stiffness)
+
+    def _measure(self, chains, starting=False):
+        friction = jnp.asarray(self.budget.friction)
+        return inference.measure(self.model, self.plan, self.table, self.static, chains, friction, starting)
+
+    def _set_step_size(self, stiffness) -> None:
+        """One step size for all chains, from the stiffest; a number given by the user stands."""
+        budget = self.budget
+        self.noise = stiffness.noise
+        ratio = None if stiffness.noise_ratio is None else jnp.max(stiffness.noise_ratio)
+        if budget.step_size == "auto":
+            self.step_size = self.back_off * float(
+                sghmc.stable_step_size(jnp.max(stiffness.curvature), budget.stiffness, budget.friction, ratio)
+            )
+        else:
+            self.step_size = self.back_off * float(budget.step_size)
+        self.noise_share = 0.0 if ratio is None else float(ratio) * self.step_size**2
+
+    def _settings(self) -> sghmc.Settings:
+        return sghmc.Settings(
+            jnp.asarray(self.step_size), jnp.asarray(self.budget.friction), jnp.asarray(1.0), self.noise
+        )
+
+    def _block(self, temperatures: np.ndarray, adapting: bool):
+        return inference.run_block(
+            self.model, self.plan, self.table, self.static, self.chains, self._settings(),
+            jnp.asarray(temperatures), jnp.asarray(adapting),
+        )  # fmt: skip
+
+    def temperatures(self) -> np.ndarray:
+        """One per warm-up sweep: a geometric ramp over the first half, then the final temperature."""
+        ramp = max(self.budget.num_warmup // 2, 1)
+        cold = min(COLDEST, self.budget.temperature)
+        warm = np.geomspace(cold, self.budget.temperature, ramp)
+        return np.concatenate([warm, np.full(max(self.budget.num_warmup - ramp, 0), self.budget.temperature)])
+
+    def _warm_up(self) -> None:
+        thin = self.budget.thinning
+        schedule = self.temperatures()
+        num_blocks = -(-len(schedule) // thin)
+        schedule = np.pad(schedule, (0, num_blocks * thin - len(schedule)), mode="edge")
+        checkpoints = set(np.linspace(0, num_blocks, NUM_MEASUREMENTS + 1).astype(int)[1:]) | {num_blocks}
+        reset = num_blocks // 2
+        block = 0
+        while block < num_blocks:
+            if block == reset:
+                self.chains = self.chains._replace(sampler=jax.vmap(sghmc.forget)(self.chains.sampler))
+            chains, report = self._block(schedule[block * thin : (block + 1) * thin], adapting=True)
+            if not self._healthy(report):
+                self._retreat()
+                continue
+            self.chains = chains
+            block += 1
+            if block in checkpoints:
+                self._set_step_size(self._measure(self.chains))
+            self._say(phase="warm-up", done=block, total=num_blocks, log_joint=_total(report.terms),
+                      temperature=float(schedule[block * thin - 1]), step_size=self.step_size)  # fmt: skip
+
+    def _healthy(self, report) -> bool:
+        return bool(np.isfinite(_total(report.terms)).all())
+
+    def _retreat(self) -> None:
+        """A block that blew up is done again with half the step."""
+        self.back_off *= 0.5
+        self.step_size *= 0.5
+        if self.back_off < 0.5**NUM_BACK_OFFS:
+            raise GpbaeError(
+                "The chains diverge whatever the step size: the energy is not finite near the start. "
+                "Check y for extreme values, standardise it, or pass a smaller step_size."
+            )
+        momentum = jax.tree.map(jnp.zeros_like, self.chains.sampler.momentum)
+        self.chains = self.chains._replace(sampler=self.chains.sampler._replace(momentum=momentum))
+        self._say(phase="back-off", step_size=self.step_size)
+
+    def _sample(self) -> Result:
+        budget = self.budget
+        temperatures = np.full(budget.thinning, budget.temperature)
+        draws, kinetic, clamped = [], [], []
+        for i in range(budget.num_samples):
+            chains, report = self._block(temperatures, adapting=False)
+            finite = np.isfinite(_total(report.terms)) & ~self.dead
+            if not finite.all():
+                self._bury(~finite)
+                chains = _keep(self.chains, chains, finite)
+            self.chains = chains
+            draws.append(jax.tree.map(np.asarray, self._draw()))
+            kinetic.append(jax.tree.map(np.asarray, report.kinetic_temperature))
+            clamped.append(float(np.mean(np.asarray(report.fraction_clamped))))
+            self._say(phase="sampling", done=i + 1, total=budget.num_samples, log_joint=_total(report.terms),
+                      encoder_loss=float(np.mean(np.asarray(report.encoder_loss))), step_size=self.step_size)  # fmt: skip
+        stacked = jax.tree.map(lambda *a: np.stack(a, axis=1), *draws)
+        temperature = jax.tree.map(lambda *a: np.stack(a, axis=1), *kinetic)
+        return Result(stacked, self.chains, self.step_size, temperature, float(np.mean(clamped)), self.noise_share,
+                      self.history, self.dead)  # fmt: skip
+
+    def _bury(self, broken: np.ndarray) -> None:
+        if (newly := broken & ~self.dead).any():
+            self.dead |= broken
+            self._say(phase="dead", chains=np.flatnonzero(newly).tolist())
+        if self.dead.all():
+            raise GpbaeError("Every chain diverged while sampling; pass a smaller step_size or a longer num_warmup.")
+
+    def _draw(self) -> Position:
+        """The position; latents born anew each sweep are not worth keeping."""
+        position = self.chains.sampler.position
+        return position._replace(local=None) if self.plan.amortised else position
+
+
+def _total(terms: dict[str, Array]) -> np.ndarray:
+    return np.sum([np.asarray(t) for t in terms.values()], axis=0)
+
+
+def _keep(old: Chain, new: Chain, healthy: np.ndarray) -> Chain:
+    """New chains where they are sound, the last good state elsewhere."""
+    flags = jnp.asarray(healthy)
+
+    def pick(a, b):
+        return jnp.where(flags.reshape(-1, *(1,) * (b.ndim - 1)), b, a)
+
+    return jax.tree.map(pick, old._replace(key=0), new._replace(key=0))._replace(key=new.key)

@@ -1,0 +1,218 @@
+"""Scale-adapted stochastic-gradient Hamiltonian Monte Carlo, on pytrees and gradients only.
+
+With U the energy on the full-data scale, g an unbiased estimate of ∇U, V the preconditioner and m = V^{-1/2}:
+
+    v ← (1 − α) v − η² m g + √(2 T η² α m − η⁴ m² Γ) ξ,     θ ← θ + v,
+
+where Γ is the variance of g around ∇U (zero on a full batch, so the term vanishes) and T the temperature, the
+only thing that tempers.  V, ḡ and τ move in `adapt` only, which the caller stops at the end of warm-up.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Key, PyTree
+
+Gradient = Callable[[Any], Any]
+SMALLEST_WINDOW = 2.0
+
+
+class State(NamedTuple):
+    """One chain: position and momentum, and the running moments behind the preconditioner."""
+
+    position: PyTree
+    momentum: PyTree
+    preconditioner: PyTree
+    smoothed: PyTree
+    window: PyTree
+
+
+class Settings(NamedTuple):
+    """What a step needs besides the gradient; `noise` is Γ, or None when the gradient is exact."""
+
+    step_size: Array
+    friction: Array
+    temperature: Array
+    noise: PyTree | None = None
+
+
+class Info(NamedTuple):
+    """Per leaf: kinetic temperature; over all leaves: the share of coordinates whose noise had to be clamped."""
+
+    kinetic_temperature: PyTree
+    fraction_clamped: Array
+
+
+def init(position: PyTree, preconditioner: PyTree | None = None, window: float = 30.0) -> State:
+    """Start at rest; the preconditioner is one everywhere unless curvature is known."""
+    zeros = jax.tree.map(jnp.zeros_like, position)
+    if preconditioner is None:
+        preconditioner = jax.tree.map(jnp.ones_like, position)
+    windows = jax.tree.map(lambda v: jnp.full_like(v, window), preconditioner)
+    return State(position, zeros, preconditioner, jax.tree.map(jnp.zeros_like, preconditioner), windows)
+
+
+def warmup_step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings) -> tuple[State, Info]:
+    """A step that also learns the preconditioner."""
+    return step(key, adapt(state, gradient, settings.temperature), gradient, settings)
+
+
+def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings) -> tuple[State, Info]:
+    """One SGHMC update; the preconditioner is read, never written."""
+    leaves, treedef = jax.tree.flatten(gradient)
+    keys = jax.tree.unflatten(treedef, list(jax.random.split(key, max(len(leaves), 1)))[: len(leaves)])
+    noise = jax.tree.map(jnp.zeros_like, state.preconditioner) if settings.noise is None else settings.noise
+    moved = jax.tree.map(
+        lambda k, g, v, p, n: _momentum_update(k, g, v, p, n, settings),
+        keys, gradient, state.momentum, state.preconditioner, noise,
+    )  # fmt: skip
+    momentum, clamped = _unzip(moved, gradient)
+    position = jax.tree.map(jnp.add, state.position, momentum)
+    temperature = kinetic_temperature(momentum, state.preconditioner, settings)
+    return state._replace(position=position, momentum=momentum), Info(temperature, _share(clamped, gradient))
+
+
+def _momentum_update(key, gradient, momentum, preconditioner, noise, settings):
+    """New momentum of one leaf and the number of coordinates whose injected variance would be negative."""
+    dtype = gradient.dtype
+    eta2, alpha, temperature = (a.astype(dtype) for a in (settings.step_size**2, settings.friction, settings.temperature))
+    m = jax.lax.rsqrt(preconditioner)
+    variance = 2 * temperature * eta2 * alpha * m - (eta2 * m) ** 2 * noise
+    xi = jax.random.normal(key, gradient.shape, dtype)
+    moved = (1 - alpha) * momentum - eta2 * m * gradient + jnp.sqrt(jnp.maximum(variance, 0)) * xi
+    return moved, jnp.mean((variance < 0).astype(jnp.float64))
+
+
+def adapt(state: State, gradient: PyTree, temperature: Array) -> State:
+    """τ ← τ − τ ḡ²/V + 1,  ḡ ← ḡ + (g − ḡ)/τ,  V ← V + (g² − V)/τ, with g measured in units of √T.
+
+    At equilibrium E[g²] = T ∂²U/∂θ², so dividing by √T makes V the curvature whatever the temperature, and a
+    ramp of the temperature does not drag the preconditioner along.
+    """
+
+    def moments(g, v, gbar, tau):
+        root = jnp.sqrt(jnp.maximum(temperature, 1e-12)).astype(g.dtype)
+        g1, g2 = _mean_to(g / root, v.shape), _mean_to((g / root) ** 2, v.shape)
+        tau = jnp.maximum(tau - tau * jnp.clip(gbar**2 / v, 0, 1) + 1, SMALLEST_WINDOW)
+        return v + (g2 - v) / tau, gbar + (g1 - gbar) / tau, tau
+
+    out = jax.tree.map(moments, gradient, state.preconditioner, state.smoothed, state.window)
+    preconditioner, smoothed, window = _unzip(out, gradient)
+    floor = jax.tree.map(lambda v: jnp.maximum(v, jnp.finfo(v.dtype).tiny ** 0.5), preconditioner)
+    return state._replace(preconditioner=floor, smoothed=smoothed, window=window)
+
+
+def forget(state: State, window: float = 30.0) -> State:
+    """Shorten the averaging windows, so that what is learned next replaces what was learned on the way here."""
+    return state._replace(window=jax.tree.map(lambda t: jnp.minimum(t, window), state.window))
+
+
+def refresh_momentum(key: Key[Array, ""], momentum: Array, preconditioner: Array, settings: Settings) -> Array:
+    """A draw from the momentum's stationary law, Var v = 2 T η² m / (2 − α)."""
+    variance = 2 * settings.temperature * settings.step_size**2 / (2 - settings.friction)
+    scale = jnp.sqrt(variance).astype(momentum.dtype) * preconditioner**-0.25
+    return scale * jax.random.normal(key, momentum.shape, momentum.dtype)
+
+
+def kinetic_temperature(momentum: PyTree, preconditioner: PyTree, settings: Settings) -> PyTree:
+    """T̂ = mean of v² (2 − α) / (2 η² m), which has expectation T as η → 0, leaf by leaf."""
+    factor = (2 - settings.friction) / (2 * settings.step_size**2)
+    return jax.tree.map(
+        lambda v, p: factor * jnp.mean((v**2 * jnp.sqrt(p)).astype(jnp.float64)), momentum, preconditioner
+    )
+
+
+def gaussian_stationary_variance(precision: Array, preconditioner: Array, step_size: float, friction: float) -> Array:
+    """Exact Var θ of the discretised chain on N(0, 1/k):  (1/k) / (1 − s/(2(2−α))),  s = η² V^{-1/2} k."""
+    s = step_size**2 * precision / jnp.sqrt(preconditioner)
+    return 1 / precision / (1 - s / (2 * (2 - friction)))
+
+
+def curvature_scale(
+    key: Key[Array, ""], hessian_product: Gradient, position: PyTree, like: PyTree, num_probes: int = 8
+) -> PyTree:
+    """A first preconditioner: Vᵢ = (Σⱼ Hᵢⱼ²)^{1/2}, estimated from products of the Hessian with random signs."""
+
+    def probe(total, k):
+        product = hessian_product(_signs(k, position))
+        return jax.tree.map(lambda t, h: t + _mean_to(h**2, t.shape), total, product), None
+
+    zeros = jax.tree.map(jnp.zeros_like, like)
+    total, _ = jax.lax.scan(probe, zeros, jax.random.split(key, num_probes))
+    return jax.tree.map(lambda t: jnp.maximum(jnp.sqrt(t / num_probes), 1e-3), total)
+
+
+def largest_curvature(
+    key: Key[Array, ""], hessian_product: Gradient, position: PyTree, preconditioner: PyTree, num_iterations: int = 20
+) -> Array:
+    """Largest |eigenvalue| of M^{1/2} H M^{1/2}, M = V^{-1/2}, by power iteration: s = η² λ is the stiffest mode."""
+
+    def scaled(u):
+        root = jax.tree.map(lambda a, p: a * p**-0.25, u, preconditioner)
+        return jax.tree.map(lambda a, p: a * p**-0.25, hessian_product(root), preconditioner)
+
+    def iterate(u, _):
+        w = scaled(u)
+        norm = jnp.sqrt(_squared_norm(w))
+        return jax.tree.map(lambda a: a / jnp.maximum(norm, 1e-30).astype(a.dtype), w), norm
+
+    start = _signs(key, position)
+    norm = jnp.sqrt(_squared_norm(start))
+    start = jax.tree.map(lambda a: a / norm.astype(a.dtype), start)
+    _, norms = jax.lax.scan(iterate, start, None, length=num_iterations)
+    return norms[-1]
+
+
+def stable_step_size(
+    curvature: Array, target: float, friction: float, noise_ratio: Array | None = None, largest_noise_share: float = 0.3
+) -> Array:
+    """η with η² λ_max = target, and on minibatches with gradient noise at most a given share of the injected noise.
+
+    The relative bias of a variance is about s/4, so target = 0.08 keeps the stiffest direction within 2 %.
+    `noise_ratio` is max m Γ / (2 α): the gradient's noise over the injected noise at η = 1.
+    """
+    eta2 = target / curvature
+    if noise_ratio is not None:
+        eta2 = jnp.minimum(eta2, largest_noise_share / jnp.maximum(noise_ratio, 1e-30))
+    return jnp.sqrt(eta2)
+
+
+def noise_ratio(noise: PyTree, preconditioner: PyTree, friction: Array) -> Array:
+    """max over coordinates of m Γ / (2 α): multiply by η² for gradient noise over injected noise."""
+    ratios = jax.tree.map(
+        lambda n, p: jnp.max(n / jnp.sqrt(p), initial=0.0).astype(jnp.float64) / (2 * friction), noise, preconditioner
+    )
+    return jnp.max(jnp.stack([jnp.zeros(()), *jax.tree.leaves(ratios)]))
+
+
+def _mean_to(a: Array, shape: tuple[int, ...]) -> Array:
+    """Average the axes that the preconditioner keeps at length one (shared over rows)."""
+    axes = tuple(i for i, (n, m) in enumerate(zip(a.shape, shape, strict=True)) if m == 1 and n != 1)
+    return jnp.mean(a, axis=axes, keepdims=True) if axes else a
+
+
+def _signs(key, tree):
+    leaves, treedef = jax.tree.flatten(tree)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(
+        treedef, [jax.random.rademacher(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)]
+    )
+
+
+def _squared_norm(tree):
+    return sum(jnp.sum(a.astype(jnp.float64) ** 2) for a in jax.tree.leaves(tree))
+
+
+def _unzip(tree_of_tuples, like):
+    """A pytree of tuples into a tuple of pytrees."""
+    treedef = jax.tree.structure(like)
+    leaves = treedef.flatten_up_to(tree_of_tuples)
+    return tuple(jax.tree.unflatten(treedef, list(column)) for column in zip(*leaves, strict=True))
+
+
+def _share(clamped, like):
+    sizes = [a.size for a in jax.tree.leaves(like)]
+    counts = [c * n for c, n in zip(jax.tree.leaves(clamped), sizes, strict=True)]
+    return sum(counts, jnp.zeros(())) / max(sum(sizes), 1)

@@ -1,0 +1,95 @@
+"""Where a chain begins: latents from principal components, lengthscales and inducing inputs from the data."""
+
+import numpy as np
+import scipy.linalg
+
+from gpbae.kernels import AbstractKernel, gram
+
+LARGEST_SUBSAMPLE = 400
+LENGTHSCALE_GRID = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
+
+
+def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng: np.random.Generator) -> np.ndarray:
+    """Unit-variance principal component scores of the table with gaps at the column mean; noise beyond its rank."""
+    scores, _ = principal_components(values, mask)
+    num = min(latent_dim, scores.shape[1])
+    z = 0.3 * rng.standard_normal((values.shape[0], latent_dim))
+    sd = scores[:, :num].std(axis=0)
+    z[:, :num] = np.where(sd > 1e-8, scores[:, :num] / np.where(sd > 1e-8, sd, 1.0), z[:, :num])
+    return z
+
+
+def principal_components(values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (N, r) and the variance of each."""
+    count = np.maximum(mask.sum(axis=0), 1)
+    centre = np.where(mask, values, 0.0).sum(axis=0) / count
+    filled = np.where(mask, values - centre, 0.0)
+    if filled.shape[1] > filled.shape[0]:
+        variance, vectors = scipy.linalg.eigh(filled @ filled.T)
+        order = np.argsort(variance)[::-1]
+        spread = np.maximum(variance[order], 0.0)
+        return vectors[:, order] * np.sqrt(spread), spread / len(filled)
+    variance, vectors = scipy.linalg.eigh(filled.T @ filled)
+    order = np.argsort(variance)[::-1]
+    return filled @ vectors[:, order], np.maximum(variance[order], 0.0) / len(filled)
+
+
+def choose_latent_dim(values: np.ndarray, mask: np.ndarray, share: float = 0.9, most: int = 8) -> int:
+    """As many latents as principal components are needed for most of the variance."""
+    _, variance = principal_components(values, mask)
+    total = variance.sum()
+    if total <= 0:
+        return 1
+    needed = int(np.searchsorted(np.cumsum(variance) / total, share) + 1)
+    return max(1, min(needed, most, values.shape[1]))
+
+
+def choose_lengthscale(kernel: AbstractKernel, x: np.ndarray, z: np.ndarray, codes: np.ndarray,
+                       rng: np.random.Generator) -> AbstractKernel:  # fmt: skip
+    """Unset lengthscales: the median heuristic, shortened to where a GP explains the starting latents best."""
+    rows = _whole_groups(codes, rng)
+    same = codes[rows][:, None] == codes[rows][None]
+    candidates = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
+    scores = [_log_marginal(k, x[rows], z[rows], same) for k in candidates]
+    return candidates[int(np.argmax(scores))]
+
+
+def _whole_groups(codes, rng):
+    """A random set of rows made of whole groups, or of neighbours where a group is large."""
+    rows: list[int] = []
+    for g in rng.permutation(int(codes.max()) + 1):
+        rows += list(np.flatnonzero(codes == g))
+        if len(rows) >= LARGEST_SUBSAMPLE:
+            break
+    stride = max(1, len(rows) // LARGEST_SUBSAMPLE) if len(rows) > 4 * LARGEST_SUBSAMPLE else 1
+    return np.asarray(rows)[::stride][: 2 * LARGEST_SUBSAMPLE]
+
+
+def _log_marginal(kernel, x, z, same, noise=0.1):
+    """log N(z; 0, K + noise I) per channel, up to a constant."""
+    f = kernel.features(np.asarray(x))
+    K = np.where(same, np.asarray(gram(kernel, f, f)), 0.0)
+    L = np.linalg.cholesky(K + noise * np.mean(np.diag(K)) * np.eye(len(K)))
+    w = scipy.linalg.solve_triangular(L, z, lower=True)
+    return -0.5 * float((w**2).sum()) - z.shape[1] * float(np.log(np.diag(L)).sum())
+
+
+def inducing_inputs(features: np.ndarray, num: int, rng: np.random.Generator) -> np.ndarray:
+    """An even grid in one dimension, k-means centres beyond; exact copies are nudged apart."""
+    if features.shape[1] == 1:
+        low, high = features.min(), features.max()
+        return np.linspace(low, high, num)[:, None] if high > low else _nudged(np.full((num, 1), low), rng)
+    from scipy.cluster.vq import kmeans2
+
+    distinct = np.unique(features, axis=0)
+    if len(distinct) <= num:
+        repeats = distinct[rng.integers(len(distinct), size=num - len(distinct))]
+        return _nudged(np.concatenate([distinct, repeats]), rng)
+    scale = np.where(features.std(axis=0) > 0, features.std(axis=0), 1.0)
+    centres, _ = kmeans2(distinct / scale, num, minit="++", seed=rng, missing="warn")
+    return _nudged(centres * scale, rng)
+
+
+def _nudged(inducing, rng):
+    width = np.ptp(inducing, axis=0)
+    return inducing + 1e-3 * np.where(width > 0, width, 1.0) * rng.standard_normal(inducing.shape)

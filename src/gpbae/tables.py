@@ -1,0 +1,143 @@
+"""Arrays and data frames at the door: checked once, in one place, and handed back in the type they came in."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpbae.errors import InputError
+
+
+class Frame(NamedTuple):
+    """How an observation table looked: trailing shape, column names and index of a data frame (None for arrays)."""
+
+    event_shape: tuple[int, ...]
+    columns: Any = None
+    index: Any = None
+
+    def restore(self, values: np.ndarray, index: Any = None) -> Any:
+        """(rows, P) in the user's type."""
+        if self.columns is None:
+            return values.reshape(values.shape[0], *self.event_shape)
+        import pandas as pd
+
+        return pd.DataFrame(values, columns=self.columns, index=index)
+
+
+class Observations(NamedTuple):
+    """Cells (rows, P), what is observed, and the user's type."""
+
+    values: np.ndarray
+    mask: np.ndarray
+    frame: Frame
+
+
+class Scaler(NamedTuple):
+    """Column-wise location and scale of y, undone on the way out."""
+
+    location: np.ndarray
+    scale: np.ndarray
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.location) / self.scale
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        return values * self.scale + self.location
+
+
+def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool) -> Scaler:
+    """Mean and standard deviation of the observed cells; a constant or empty column is only shifted."""
+    num_columns = values.shape[1]
+    if not active:
+        return Scaler(np.zeros(num_columns), np.ones(num_columns))
+    count = np.maximum(mask.sum(axis=0), 1)
+    observed = np.where(mask, values, 0.0)
+    location = observed.sum(axis=0) / count
+    deviation = np.where(mask, values - location, 0.0)
+    scale = np.sqrt((deviation**2).sum(axis=0) / count)
+    tiny = 1e-12 * np.maximum(np.abs(location), 1e-290)
+    return Scaler(location, np.where(scale > tiny, scale, 1.0))
+
+
+def observations(y: Any, event_shape: tuple[int, ...] | None = None) -> Observations:
+    """Check y: numbers of shape (rows, ...), NaN for missing."""
+    columns, index = getattr(y, "columns", None), getattr(y, "index", None)
+    values = _numbers(y, "y")
+    if values.ndim == 1 and columns is None:
+        values = values[:, None]
+    if values.ndim < 2 or values.shape[0] == 0 or values[0].size == 0:
+        raise InputError(f"y must have at least one row and one column; got shape {np.shape(y)}. Pass (rows, columns).")
+    if event_shape is not None and values.shape[1:] != event_shape:
+        raise InputError(f"y must have rows of shape {event_shape} as in fit; got {values.shape[1:]}.")
+    frame = Frame(values.shape[1:], columns, index)
+    values = values.reshape(values.shape[0], -1)
+    if np.isinf(values).any():
+        row, column = np.argwhere(np.isinf(values))[0]
+        raise InputError(f"y must be finite or NaN; got an infinity in row {row}, column {column}. Mark it as NaN.")
+    return Observations(values, ~np.isnan(values), frame)
+
+
+def inputs(x: Any, num_rows: int | None = None, num_columns: int | None = None) -> np.ndarray:
+    """Check x: finite numbers of shape (rows, D)."""
+    values = _numbers(x, "x")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or values.shape[1] == 0 or values.shape[0] == 0:
+        raise InputError(f"x must have shape (rows, inputs); got {np.shape(x)}.")
+    if num_rows is not None and values.shape[0] != num_rows:
+        raise InputError(f"x and y must have the same number of rows; got {values.shape[0]} and {num_rows}.")
+    if num_columns is not None and values.shape[1] != num_columns:
+        raise InputError(f"x must have {num_columns} columns as in fit; got {values.shape[1]}.")
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise InputError(f"x must be finite; got {values[row, column]} in row {row}, column {column}. Drop that row.")
+    return values
+
+
+def _numbers(a: Any, name: str) -> np.ndarray:
+    """A float64 array of numbers, or one sentence."""
+    if hasattr(a, "columns") and len(set(a.columns)) != len(a.columns):
+        raise InputError(f"{name} must have distinct column names; got {list(a.columns)}. Rename the repeated ones.")
+    if np.ma.isMaskedArray(a):
+        a = np.ma.filled(np.ma.asarray(a).astype(np.float64), np.nan)
+    array = np.asarray(a)
+    if array.dtype.kind == "c":
+        raise InputError(f"{name} must be real; got complex numbers. Pass real and imaginary parts as columns.")
+    try:
+        return np.array(array, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise InputError(f"{name} must hold numbers (NaN for missing); got {array.dtype} data: {problem}.") from None
+
+
+class Groups(NamedTuple):
+    """Labels as fitted and the code of every row; −1 for a label never seen."""
+
+    labels: np.ndarray
+    codes: np.ndarray
+
+
+def group_codes(groups: Any, num_rows: int) -> Groups:
+    """Distinct labels in order of appearance."""
+    if groups is None:
+        return Groups(np.zeros(1, dtype=np.int64), np.zeros(num_rows, dtype=np.int32))
+    labels = np.asarray(groups).reshape(-1)
+    if labels.shape[0] != num_rows:
+        raise InputError(f"groups must have one label per row; got {labels.shape[0]} labels for {num_rows} rows.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError("groups must not hold NaN; give rows without a group a label of their own.")
+    if labels.dtype.kind == "O":
+        labels = labels.astype(str)
+    unique, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return Groups(unique[order], rank[inverse].astype(np.int32))
+
+
+def arrange(codes: np.ndarray, num_groups: int) -> np.ndarray:
+    """(G, n) rows of each group, padded with the number of rows."""
+    counts = np.bincount(codes, minlength=num_groups)
+    order = np.argsort(codes, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    column = np.arange(codes.size) - np.repeat(starts, counts)
+    table = np.full((num_groups, max(int(counts.max(initial=0)), 1)), codes.size, dtype=np.int32)
+    table[codes[order], column] = order
+    return table

@@ -1,0 +1,33 @@
+"""Strict numerics for every test: shapes checked, promotions refused, keys used once. Set before gpbae is imported."""
+
+import os
+from pathlib import Path
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One XLA thread per worker, or two workers fight over the cores; XLA reads the size of its pool from NPROC.
+    os.environ.setdefault("NPROC", "1")
+os.environ["MPLBACKEND"] = "Agg"  # draw into memory, in subprocesses too: no test may need a display
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_debug_key_reuse", True)
+
+install_import_hook("gpbae", "beartype.beartype")
+
+BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def data_dir():
+    """Folder of datasets, also in the environment; tests that need one are skipped where there is none."""
+    path = Path(os.environ.get("GPBAE_DATA_DIR") or BESIDE_THE_CHECKOUT)
+    if not path.is_dir():
+        pytest.skip(f"needs the dataset files, and there is no folder {path}: point GPBAE_DATA_DIR at them")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPBAE_DATA_DIR", str(path))
+        yield path
