@@ -215,11 +215,11 @@ CHAINS_WITH_A_KERNEL_PER_LATENT = """
     from gpbae.kernels import RBF, gram
     from gpbae.linalg import cholesky, gaussian_log_density, solve_triangular
 
-    S, X = jnp.linspace(0.0, 1.0, 12)[:, None], jnp.linspace(0.0, 1.0, 30)[:, None]
+    S, X = jnp.linspace(0.0, 1.0, 8)[:, None], jnp.linspace(0.0, 1.0, 12)[:, None]
 
     def energy(kernel, v):
         A = solve_triangular(cholesky(gram(kernel, S, S)), gram(kernel, S, X))
-        exact = cholesky(gram(kernel, X, X) + 0.1 * jnp.eye(30))
+        exact = cholesky(gram(kernel, X, X) + 0.1 * jnp.eye(12))
         return gaussian_log_density(jnp.sin(X[:, 0]), exact) - jnp.sum((A.T @ v) ** 2) - v @ v
 
     gradient = jax.vmap(jax.vmap(jax.grad(energy, argnums=(0, 1))))
@@ -230,7 +230,7 @@ CHAINS_WITH_A_KERNEL_PER_LATENT = """
             return jax.tree.map(lambda a, g: a + 1e-6 * jnp.tanh(g), state, gradient(*state)), None
         return jax.lax.scan(step, state, None, length=1000)[0]
 
-    chains = jax.tree.map(lambda a: jnp.broadcast_to(a, (4, 3, *a.shape)), (RBF(0.3), jnp.ones(12)))
+    chains = jax.tree.map(lambda a: jnp.broadcast_to(a, (4, 3, *a.shape)), (RBF(0.3), jnp.ones(8)))
     in_flight = [run(chains) for _ in range(3)]
     assert all(jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(jax.block_until_ready(in_flight)))
 """

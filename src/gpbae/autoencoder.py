@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from gpbae import likelihoods
 from gpbae.likelihoods import AbstractLikelihood
@@ -98,15 +98,19 @@ class Autoencoder(eqx.Module):
         return Position(raw.shared, values, unscaled(raw.local)), terms
 
 
-def encode(encoder, y: Float[Array, "B P"], mask: Float[Array, "B P"], key: Key[Array, ""]) -> Float[Array, "B C"]:
+def encode(encoder, y: Float[Array, "B P"], mask: Bool[Array, "B P"], key: Key[Array, ""]) -> Float[Array, "B C"]:
     """A draw of z = f(y, mask, ε) for every row."""
+    return encode_with(encoder, y, mask, jax.random.normal(key, (y.shape[0], encoder.seed_size), jnp.float32))
+
+
+def encode_with(encoder, y, mask, seeds: Float[Array, "B E"]) -> Float[Array, "B C"]:
+    """z = f(y, mask, ε) for given ε; missing cells enter as zeros that the mask explains."""
     dtype = network_dtype(encoder)
-    seeds = jax.random.normal(key, (y.shape[0], encoder.seed_size), dtype)
     filled = jnp.where(mask, y, 0).astype(dtype)
-    return jax.vmap(encoder)(filled, mask.astype(dtype), seeds).astype(jnp.float64)
+    return jax.vmap(encoder)(filled, mask.astype(dtype), seeds.astype(dtype)).astype(jnp.float64)
 
 
-def amortisation_loss(encoder, batch: Batch, z: Float[Array, "B C"], key: Key[Array, ""]) -> Array:
+def amortisation_loss(encoder, batch: Batch, z: Float[Array, "B C"], seeds: Float[Array, "B E"]) -> Array:
     """Mean squared distance between the encoder's draws and the sampled latents."""
-    error = jnp.sum((encode(encoder, batch.y, batch.mask, key) - z) ** 2, axis=-1)
-    return jnp.sum(jnp.where(batch.valid, error, 0.0)) / jnp.maximum(jnp.sum(batch.valid), 1)
+    error = jnp.sum((encode_with(encoder, batch.y, batch.mask, seeds) - z) ** 2, axis=-1)
+    return jnp.sum(jnp.where(batch.valid, error, 0.0)) / jnp.maximum(jnp.sum(batch.valid, dtype=error.dtype), 1)

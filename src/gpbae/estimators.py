@@ -514,7 +514,8 @@ class BAE:
         draws = self._flat_draws(chosen)
         shape = (self.num_chains_, self._num_draws)
         named = {}
-        described = jax.vmap(self.model_.prior.describe)(draws.shared["prior"]) if draws.shared["prior"] else {}
+        sampled = draws.shared["prior"]
+        described = jax.vmap(self.model_.prior.describe)(sampled) if jax.tree.leaves(sampled) else {}
         for name, value in described.items():
             if "inducing" in name or np.ptp(np.asarray(value), axis=0).max(initial=0.0) == 0:
                 continue

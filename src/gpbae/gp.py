@@ -113,7 +113,7 @@ def exact_log_density(
     """Σ over groups and channels of log N(z; 0, K + σ²I), padding left out."""
     C = latents.shape[-1]
     z = jnp.swapaxes(jnp.where(valid[..., None], latents, 0.0), 1, 2)
-    padding = C * jnp.sum(~valid) * norm.logpdf(0.0)
+    padding = C * jnp.sum(~valid, dtype=jnp.float64) * norm.logpdf(0.0)
     L = jnp.broadcast_to(factor, (factor.shape[0], C, *factor.shape[2:]))
     return jnp.sum(gaussian_log_density(z, L)) - padding
 

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+from gpbae.sghmc import normal_like
+
 TARGET_ACCEPTANCE = 0.8
 
 
@@ -31,7 +33,7 @@ def step(
     """One trajectory per block; returns the acceptance probabilities."""
     key_momentum, key_accept, key_step = jax.random.split(key, 3)
     gradient = jax.grad(lambda p: jnp.sum(log_density(p)))
-    momentum = _normal_like(key_momentum, state.position)
+    momentum = normal_like(key_momentum, state.position)
     step_size = jnp.exp(state.log_step) * jax.random.uniform(key_step, state.log_step.shape, minval=0.7, maxval=1.3)
 
     def leapfrog(carry, _):
@@ -59,12 +61,6 @@ def adapt(state: State, acceptance: Float[Array, " G"], rate: Array | float) -> 
 
 def _widen(a, like):
     return a.reshape(a.shape[0], *(1,) * (like.ndim - 1))
-
-
-def _normal_like(key, tree):
-    leaves, treedef = jax.tree.flatten(tree)
-    keys = jax.random.split(key, max(len(leaves), 1))
-    return jax.tree.unflatten(treedef, [jax.random.normal(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=False)])
 
 
 def _kinetic(momentum):

@@ -21,6 +21,7 @@ from gpbae.priors import Batch
 
 ENCODER_ROWS = 128
 NUM_NOISE_BATCHES = 32
+FINITE_DIFFERENCE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +59,12 @@ def optimiser(plan: Plan) -> optax.GradientTransformation:
     return optax.adam(plan.learning_rate)
 
 
+def update(transform: optax.GradientTransformation, gradient: PyTree, state: Any) -> tuple[PyTree, Any]:
+    """Optax's update; its bias correction mixes dtypes, so strictness about them stops at this door."""
+    with jax.numpy_dtype_promotion("standard"):
+        return transform.update(gradient, state)
+
+
 # Sub-states: only the rows (and, in whole-group batches, the groups) of a batch move.
 
 
@@ -93,8 +100,8 @@ def _put_position(p: Position, q: Position, selection: Selection, plan: Plan) ->
 def _sampler_step(model, plan, table, settings, adapting, carry, key):
     """One SGHMC step; persistent latents see a fresh batch each time, amortised ones stay with their sweep's batch."""
     state, selection = carry
-    key_rows, key_step = jax.random.split(key)
-    if not plan.amortised:
+    if not plan.amortised and not plan.batching.is_exact:
+        key_rows, key = jax.random.split(key)
         selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
@@ -102,7 +109,7 @@ def _sampler_step(model, plan, table, settings, adapting, carry, key):
     part = jax.lax.cond(
         adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part
     )
-    part, info = sghmc.step(key_step, part, gradient, _local_settings(settings, selection, plan))
+    part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
 
 
@@ -138,9 +145,9 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     if plan.amortised:
         state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, k: _sampler_step(model, plan, table, settings, adapting, c, k),
+        lambda c, i: _sampler_step(model, plan, table, settings, adapting, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
-        jax.random.split(key_steps, plan.sampler_steps),
+        jnp.arange(plan.sampler_steps),
     )
     if plan.redraw_values:
         state = _redraw(model, plan, table, selection, state, settings, key_values)
@@ -163,21 +170,22 @@ def _train_encoder(model, plan, table, static, chain, state, selection, key):
     if plan.encoder_steps == 0:
         return chain.encoder, chain.optimiser, jnp.zeros(())
     batch, z = _encoder_targets(model, plan, table, state, selection)
-    num_rows = min(ENCODER_ROWS, z.shape[0])
+    num_rows, seed_size = min(ENCODER_ROWS, z.shape[0]), eqx.combine(chain.encoder, static).seed_size
+    key_rows, key_seeds = jax.random.split(key)
+    rows = jax.random.randint(key_rows, (plan.encoder_steps, num_rows), 0, z.shape[0])
+    seeds = jax.random.normal(key_seeds, (plan.encoder_steps, num_rows, seed_size), jnp.float32)
 
-    def step(carry, k):
+    def step(carry, item):
         weights, opt_state = carry
-        key_rows, key_seed = jax.random.split(k)
-        rows = jax.random.randint(key_rows, (num_rows,), 0, z.shape[0])
-        small = batch._replace(y=batch.y[rows], mask=batch.mask[rows], valid=batch.valid[rows])
+        r, seed = item
+        small = batch._replace(y=batch.y[r], mask=batch.mask[r], valid=batch.valid[r])
         loss, g = jax.value_and_grad(
-            lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, z[rows], key_seed)
+            lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, z[r], seed)
         )(weights)
-        updates, opt_state = optimiser(plan).update(g, opt_state, weights)
-        return (optax.apply_updates(weights, updates), opt_state), loss
+        updates, opt_state = update(optimiser(plan), g, opt_state)
+        return (eqx.apply_updates(weights, updates), opt_state), loss
 
-    keys = jax.random.split(key, plan.encoder_steps)
-    (weights, opt_state), losses = jax.lax.scan(step, (chain.encoder, chain.optimiser), keys)
+    (weights, opt_state), losses = jax.lax.scan(step, (chain.encoder, chain.optimiser), (rows, seeds))
     return weights, opt_state, jnp.mean(losses)
 
 
@@ -222,7 +230,7 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
             rate, index = rate_and_index
             key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
             gradient, terms = _map_gradient(model, plan, table, encoder, position, key_rows, key_seed)
-            updates, opt_state = transform.update(gradient, opt_state, position)
+            updates, opt_state = update(transform, gradient, opt_state)
             moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
             return (moved, opt_state), terms
 
@@ -262,19 +270,19 @@ def _hold(shared):
 
 
 class Stiffness(NamedTuple):
-    """Largest preconditioned curvature, first preconditioner, gradient noise and its ratio to the injected noise."""
+    """Largest preconditioned curvature, coordinate scales, gradient noise and its ratio to the injected noise."""
 
     curvature: Array
-    preconditioner: Position
+    scale: Position
     noise: Position | None
     noise_ratio: Array | None
 
 
 @eqx.filter_jit
 def measure(
-    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, friction: Array, starting: bool
+    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, friction: Array, starting: Array
 ) -> Stiffness:
-    """How stiff the energy is around each chain, for the step size; `starting` also makes a first preconditioner."""
+    """How stiff the energy is around each chain, for the step size; `starting` also measures scales."""
     return jax.vmap(lambda c: _measure_chain(model, plan, table, static, c, friction, starting))(chains)
 
 
@@ -291,23 +299,37 @@ def _measure_chain(model, plan, table, static, chain, friction, starting):
     part = take(state, selection, plan)
 
     def product(direction):
-        return jax.jvp(lambda p: model.gradient(p, batch)[0], (part.position,), (direction,))[1]
+        return _hessian_product(lambda p: model.gradient(p, batch)[0], part.position, direction)
 
-    preconditioner = part.preconditioner
-    if starting:
-        preconditioner = sghmc.curvature_scale(key_probe, product, part.position, preconditioner)
-    curvature = sghmc.largest_curvature(key_power, product, part.position, preconditioner)
+    scale = sghmc.curvature_scale(key_probe, product, part.position, part.scale)
+    rescaled = sghmc.init(part.position, scale)
+    part = jax.tree.map(lambda a, b: jnp.where(starting, a, b), rescaled, part)
+    curvature = sghmc.largest_curvature(key_power, product, part)
     if plan.batching.is_exact:
-        return Stiffness(curvature, preconditioner, None, None)
+        return Stiffness(curvature, part.scale, None, None)
     noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
-    ratio = sghmc.noise_ratio(noise.shared, preconditioner.shared, friction)
+    ratio = sghmc.noise_ratio(noise.shared, part.scale.shared, part.preconditioner.shared, friction)
     if not plan.batching.values_are_local:
-        ratio = jnp.maximum(ratio, sghmc.noise_ratio(noise.values, preconditioner.values, friction))
-    return Stiffness(curvature, _spread(preconditioner, state.preconditioner, plan), noise, ratio)
+        values = sghmc.noise_ratio(noise.values, part.scale.values, part.preconditioner.values, friction)
+        ratio = jnp.maximum(ratio, values)
+    return Stiffness(curvature, _spread(part.scale, state.scale, plan), noise, ratio)
+
+
+def _hessian_product(gradient, position: Position, direction: Position) -> Position:
+    """H u by central differences of the gradient, which is what the block compiles anyway; exact products would
+    take several times as long to compile and the step size needs two digits."""
+    size = jnp.sqrt(jnp.maximum(sum(jnp.mean(u.astype(jnp.float64) ** 2) for u in jax.tree.leaves(direction)), 1e-30))
+    h = FINITE_DIFFERENCE / size
+
+    both = jax.lax.map(
+        lambda e: gradient(jax.tree.map(lambda p, u: p + e.astype(p.dtype) * u, position, direction)),
+        jnp.stack([h, -h]),
+    )
+    return jax.tree.map(lambda g: (g[0] - g[1]) / (2 * h).astype(g.dtype), both)
 
 
 def _spread(part: Position, whole: Position, plan: Plan) -> Position:
-    """A preconditioner measured on a batch, for all rows: each channel gets the batch's mean."""
+    """Scales measured on a batch, for all rows: each channel gets the batch's mean."""
     widen = lambda a, b: jnp.broadcast_to(jnp.mean(a, axis=0, keepdims=True), b.shape)  # noqa: E731
     values = jax.tree.map(widen, part.values, whole.values) if plan.batching.values_are_local else part.values
     return Position(part.shared, values, jax.tree.map(widen, part.local, whole.local))
@@ -332,14 +354,14 @@ def _gradient_noise(model, plan, table, encoder, state, key):
     zeros = jax.tree.map(jnp.zeros_like, state.preconditioner)
     count = NUM_NOISE_BATCHES
 
-    def add(sums, k):
-        g = one(k)
+    def add(sums, index):
+        g = one(jax.random.fold_in(key, index))
         pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
         g = pick(g)
         return (jax.tree.map(jnp.add, sums[0], g), jax.tree.map(lambda s, a: s + a**2, sums[1], g)), None
 
     start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
-    (total, squares), _ = jax.lax.scan(add, (start, start), jax.random.split(key, count))
+    (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
     repeats = plan.sampler_steps if plan.amortised else 1
     variance = jax.tree.map(
         lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total

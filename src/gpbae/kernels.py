@@ -21,6 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.scipy.stats import norm
 from jax.tree_util import GetAttrKey, tree_map_with_path
 from jaxtyping import Array, Float, PyTree, Real
@@ -252,7 +253,8 @@ class Periodic(AbstractKernel):
         return _fill_lengthscale(self, lengthscale_scale * distance)
 
     def _period(self) -> Float[Array, " Q"]:
-        return jnp.exp(self.log_period) if self.period is None else self.period
+        learned = self.log_period is not None
+        return jnp.exp(self.log_period) if learned else self.period  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def _circles(self, X: Float[Array, "N D"]) -> Float[Array, "N 2*D"]:
         angle, lengthscale = 2.0 * jnp.pi * X / self._period()[None, :], _lengthscale(self)[None, :]
@@ -392,9 +394,10 @@ class Select(AbstractKernel):
         return self.kernel(x[np.array(self.columns)], y[np.array(self.columns)])
 
     def initialise(self, inputs: Rows, lengthscale_scale: float = 1.0) -> AbstractKernel:
-        return Select(self.kernel.initialise(self._pick(inputs), lengthscale_scale), self.columns)
+        picked = np.asarray(inputs)[:, np.array(self.columns)]
+        return Select(self.kernel.initialise(picked, lengthscale_scale), self.columns)
 
-    def _pick(self, X: Rows) -> Real[Array | np.ndarray, "N S"]:
+    def _pick(self, X: Points) -> Float[Array, "N S"]:
         return X[:, np.array(self.columns)]
 
     def _gram(self, X: Points, Y: Others) -> Gram:
@@ -611,7 +614,7 @@ def _as_kernel(value: AbstractKernel | Number) -> AbstractKernel:
     raise InputError(f"A kernel combines with another kernel or a positive number, got {value!r}.")
 
 
-def _terms(kernel: AbstractKernel, family: type) -> tuple[AbstractKernel, ...]:
+def _terms(kernel: AbstractKernel, family: type[AbstractCombination]) -> tuple[AbstractKernel, ...]:
     return kernel.terms if isinstance(kernel, family) else (kernel,)
 
 
@@ -669,7 +672,7 @@ def _arguments(kernel: AbstractKernel) -> Iterator[str]:
 
 
 def _show(value: Any, is_log: bool) -> str:
-    if isinstance(value, bool | jax.core.Tracer) or not isinstance(value, int | np.ndarray | jax.Array):
+    if isinstance(value, bool | Tracer) or not isinstance(value, int | np.ndarray | jax.Array):
         return "..."
     with np.errstate(over="ignore"):
         values = np.exp(value) if is_log else np.asarray(value)

@@ -130,11 +130,11 @@ def refine(
             draw, k = item
             log_density = _target(model, draw, table, query, rows)
 
-            def move(s, key_step):
-                s, acceptance = hmc.step(key_step, s, log_density, NUM_LEAPFROG)
+            def move(s, index):
+                s, acceptance = hmc.step(jax.random.fold_in(k, index), s, log_density, NUM_LEAPFROG)
                 return s, jnp.mean(acceptance)
 
-            state, acceptance = jax.lax.scan(move, state, jax.random.split(k, num_steps))
+            state, acceptance = jax.lax.scan(move, state, jnp.arange(num_steps))
             z = _latents(model, draw, table, query, state.position)
             return state, (z, _decode(model, draw.shared, z), jnp.mean(acceptance))
 
@@ -196,12 +196,12 @@ def _target(model, draw, table, query, rows):
 
 def _burn_in(log_density, state, key):
     def move(s, item):
-        k, rate = item
-        s, acceptance = hmc.step(k, s, log_density, NUM_LEAPFROG)
+        index, rate = item
+        s, acceptance = hmc.step(jax.random.fold_in(key, index), s, log_density, NUM_LEAPFROG)
         return hmc.adapt(s, acceptance, rate), None
 
-    rates = 1.0 / jnp.sqrt(1.0 + jnp.arange(NUM_BURN_IN))
-    return jax.lax.scan(move, state, (jax.random.split(key, NUM_BURN_IN), rates))[0]
+    rates = 1.0 / jnp.sqrt(1.0 + jnp.arange(NUM_BURN_IN, dtype=jnp.float64))
+    return jax.lax.scan(move, state, (jnp.arange(NUM_BURN_IN), rates))[0]
 
 
 def _keys(key: Key[Array, ""], draws: PyTree) -> Key[Array, " S"]:

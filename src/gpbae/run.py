@@ -74,7 +74,7 @@ def start_chain(
         local = model.prior.coordinates(shared["prior"], latents, full)
     weights = eqx.filter(encoder, eqx.is_inexact_array)
     position = Position(shared, values, local)
-    sampler = sghmc.init(position, _unit_preconditioner(position, plan))
+    sampler = sghmc.init(position, _unit_scale(position, plan))
     return Chain(sampler, weights, inference.optimiser(plan).init(weights), key_chain, jnp.zeros((), jnp.int64))
 
 
@@ -84,7 +84,7 @@ def _everything(table: Table):
     return FullBatch().batch(table, FullBatch().select(jax.random.key(0), table))
 
 
-def _unit_preconditioner(position: Position, plan: Plan) -> Position:
+def _unit_scale(position: Position, plan: Plan) -> Position:
     """Ones; amortised latents share one entry per channel, for no row keeps its place."""
     ones = jax.tree.map(jnp.ones_like, position)
     return ones._replace(local=jax.tree.map(lambda a: a[:1], ones.local)) if plan.amortised else ones
@@ -96,19 +96,20 @@ def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: F
     full = _everything(table)
 
     def one_chain(chain):
-        def step(carry, k):
+        def step(carry, index):
             weights, opt_state = carry
-            key_rows, key_seed = jax.random.split(k)
+            key_rows, key_seed = jax.random.split(jax.random.fold_in(key, index))
             rows = jax.random.randint(key_rows, (min(128, latents.shape[0]),), 0, latents.shape[0])
             small = full._replace(y=full.y[rows], mask=full.mask[rows], valid=full.valid[rows])
+            seeds = jax.random.normal(key_seed, (len(rows), eqx.combine(weights, static).seed_size), jnp.float32)
             g = jax.grad(
-                lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], key_seed)
+                lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], seeds)
             )(weights)
-            updates, opt_state = inference.optimiser(plan).update(g, opt_state, weights)
+            updates, opt_state = inference.update(inference.optimiser(plan), g, opt_state)
             return (eqx.apply_updates(weights, updates), opt_state), None
 
-        keys = jax.random.split(jax.random.fold_in(chain.key, 2**28), num_steps)
-        (weights, opt_state), _ = jax.lax.scan(step, (chain.encoder, chain.optimiser), keys)
+        key = jax.random.fold_in(chain.key, 2**28)
+        (weights, opt_state), _ = jax.lax.scan(step, (chain.encoder, chain.optimiser), jnp.arange(num_steps))
         return chain._replace(encoder=weights, optimiser=opt_state)
 
     return jax.vmap(one_chain)(chains)
@@ -147,17 +148,19 @@ class Sampler:
                 self.model, self.plan, self.table, self.static, self.chains, jnp.asarray(rates)
             )
             self._say(phase="map", done=1, total=1, log_joint=_total(terms))
-        state = self.chains.sampler
-        chains = self.chains._replace(sampler=state._replace(preconditioner=jax.vmap(
-            lambda p: _unit_preconditioner(p, self.plan))(state.position)))  # fmt: skip
-        stiffness = self._measure(chains, starting=True)
-        sampler = jax.vmap(sghmc.init)(state.position, stiffness.preconditioner)
-        self.chains = self.chains._replace(sampler=sampler)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        """Measure coordinate scales where the chains are and begin again from there with momentum at rest."""
+        position = self.chains.sampler.position
+        plain = jax.vmap(lambda p: sghmc.init(p, _unit_scale(p, self.plan)))(position)
+        stiffness = self._measure(self.chains._replace(sampler=plain), starting=True)
+        self.chains = self.chains._replace(sampler=jax.vmap(sghmc.init)(position, stiffness.scale))
         self._set_step_size(stiffness)
 
     def _measure(self, chains, starting=False):
         friction = jnp.asarray(self.budget.friction)
-        return inference.measure(self.model, self.plan, self.table, self.static, chains, friction, starting)
+        return inference.measure(self.model, self.plan, self.table, self.static, chains, friction, jnp.asarray(starting))
 
     def _set_step_size(self, stiffness) -> None:
         """One step size for all chains, from the stiffest; a number given by the user stands."""
@@ -200,7 +203,7 @@ class Sampler:
         block = 0
         while block < num_blocks:
             if block == reset:
-                self.chains = self.chains._replace(sampler=jax.vmap(sghmc.forget)(self.chains.sampler))
+                self._rescale()
             chains, report = self._block(schedule[block * thin : (block + 1) * thin], adapting=True)
             if not self._healthy(report):
                 self._retreat()

@@ -14,7 +14,8 @@ def configure() -> None:
 
     Neither starts a JAX backend, so `jax.distributed.initialize` may still follow.
     """
-    if "cpu" in (jax.config.jax_platforms or "cpu").split(","):
+    platforms = jax.config.jax_platforms or "cpu"  # pyright: ignore[reportAttributeAccessIssue]
+    if "cpu" in platforms.split(","):
         check_jaxlib(jaxlib.version.__version__)
     jax.config.update("jax_enable_x64", True)
 

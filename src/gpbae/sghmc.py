@@ -6,6 +6,9 @@ With U the energy on the full-data scale, g an unbiased estimate of ∇U, V the 
 
 where Γ is the variance of g around ∇U (zero on a full batch, so the term vanishes) and T the temperature, the
 only thing that tempers.  V, ḡ and τ move in `adapt` only, which the caller stops at the end of warm-up.
+
+θ stands for standardised coordinates: position = scale · θ with a constant scale per coordinate (one, unless
+`curvature_scale` measured it), because V^{-1/2} alone evens out only the square root of the curvatures.
 """
 
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 Gradient = Callable[[Any], Any]
@@ -27,6 +31,7 @@ class State(NamedTuple):
     preconditioner: PyTree
     smoothed: PyTree
     window: PyTree
+    scale: PyTree
 
 
 class Settings(NamedTuple):
@@ -45,13 +50,18 @@ class Info(NamedTuple):
     fraction_clamped: Array
 
 
-def init(position: PyTree, preconditioner: PyTree | None = None, window: float = 30.0) -> State:
-    """Start at rest; the preconditioner is one everywhere unless curvature is known."""
-    zeros = jax.tree.map(jnp.zeros_like, position)
-    if preconditioner is None:
-        preconditioner = jax.tree.map(jnp.ones_like, position)
-    windows = jax.tree.map(lambda v: jnp.full_like(v, window), preconditioner)
-    return State(position, zeros, preconditioner, jax.tree.map(jnp.zeros_like, preconditioner), windows)
+def init(position: PyTree, scale: PyTree | None = None, window: float = 30.0) -> State:
+    """Start at rest with a preconditioner of one, in the coordinates the scale defines."""
+    if scale is None:
+        scale = jax.tree.map(jnp.ones_like, position)
+    ones, zeros = jax.tree.map(jnp.ones_like, scale), jax.tree.map(jnp.zeros_like, scale)
+    windows = jax.tree.map(lambda v: jnp.full_like(v, window), scale)
+    return State(position, jax.tree.map(jnp.zeros_like, position), ones, zeros, windows, scale)
+
+
+def standardised(state: State, gradient: PyTree) -> PyTree:
+    """The gradient with respect to the standardised coordinates."""
+    return jax.tree.map(jnp.multiply, gradient, state.scale)
 
 
 def warmup_step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings) -> tuple[State, Info]:
@@ -61,26 +71,25 @@ def warmup_step(key: Key[Array, ""], state: State, gradient: PyTree, settings: S
 
 def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings) -> tuple[State, Info]:
     """One SGHMC update; the preconditioner is read, never written."""
-    leaves, treedef = jax.tree.flatten(gradient)
-    keys = jax.tree.unflatten(treedef, list(jax.random.split(key, max(len(leaves), 1)))[: len(leaves)])
+    gradient = standardised(state, gradient)
+    draws = normal_like(key, gradient)
     noise = jax.tree.map(jnp.zeros_like, state.preconditioner) if settings.noise is None else settings.noise
     moved = jax.tree.map(
-        lambda k, g, v, p, n: _momentum_update(k, g, v, p, n, settings),
-        keys, gradient, state.momentum, state.preconditioner, noise,
+        lambda xi, g, v, p, n, c: _momentum_update(xi, g, v, p, n * c**2, settings),
+        draws, gradient, state.momentum, state.preconditioner, noise, state.scale,
     )  # fmt: skip
     momentum, clamped = _unzip(moved, gradient)
-    position = jax.tree.map(jnp.add, state.position, momentum)
+    position = jax.tree.map(lambda p, c, v: p + c * v, state.position, state.scale, momentum)
     temperature = kinetic_temperature(momentum, state.preconditioner, settings)
     return state._replace(position=position, momentum=momentum), Info(temperature, _share(clamped, gradient))
 
 
-def _momentum_update(key, gradient, momentum, preconditioner, noise, settings):
+def _momentum_update(xi, gradient, momentum, preconditioner, noise, settings):
     """New momentum of one leaf and the number of coordinates whose injected variance would be negative."""
     dtype = gradient.dtype
     eta2, alpha, temperature = (a.astype(dtype) for a in (settings.step_size**2, settings.friction, settings.temperature))
     m = jax.lax.rsqrt(preconditioner)
     variance = 2 * temperature * eta2 * alpha * m - (eta2 * m) ** 2 * noise
-    xi = jax.random.normal(key, gradient.shape, dtype)
     moved = (1 - alpha) * momentum - eta2 * m * gradient + jnp.sqrt(jnp.maximum(variance, 0)) * xi
     return moved, jnp.mean((variance < 0).astype(jnp.float64))
 
@@ -91,6 +100,8 @@ def adapt(state: State, gradient: PyTree, temperature: Array) -> State:
     At equilibrium E[g²] = T ∂²U/∂θ², so dividing by √T makes V the curvature whatever the temperature, and a
     ramp of the temperature does not drag the preconditioner along.
     """
+
+    gradient = standardised(state, gradient)
 
     def moments(g, v, gbar, tau):
         root = jnp.sqrt(jnp.maximum(temperature, 1e-12)).astype(g.dtype)
@@ -133,32 +144,35 @@ def gaussian_stationary_variance(precision: Array, preconditioner: Array, step_s
 def curvature_scale(
     key: Key[Array, ""], hessian_product: Gradient, position: PyTree, like: PyTree, num_probes: int = 8
 ) -> PyTree:
-    """A first preconditioner: Vᵢ = (Σⱼ Hᵢⱼ²)^{1/2}, estimated from products of the Hessian with random signs."""
+    """Scales cᵢ = (Σⱼ Hᵢⱼ²)^{-1/4}, from products of the Hessian with random signs: coordinates of unit curvature.
 
-    def probe(total, k):
-        product = hessian_product(_signs(k, position))
+    A row's norm is at least its diagonal entry, so correlated coordinates get the shorter scale they need.
+    """
+
+    def probe(total, index):
+        product = hessian_product(_signs(jax.random.fold_in(key, index), position))
         return jax.tree.map(lambda t, h: t + _mean_to(h**2, t.shape), total, product), None
 
     zeros = jax.tree.map(jnp.zeros_like, like)
-    total, _ = jax.lax.scan(probe, zeros, jax.random.split(key, num_probes))
-    return jax.tree.map(lambda t: jnp.maximum(jnp.sqrt(t / num_probes), 1e-3), total)
+    total, _ = jax.lax.scan(probe, zeros, jnp.arange(num_probes))
+    return jax.tree.map(lambda t: jnp.clip(t / num_probes, 1e-6, None) ** -0.25, total)
 
 
 def largest_curvature(
-    key: Key[Array, ""], hessian_product: Gradient, position: PyTree, preconditioner: PyTree, num_iterations: int = 20
+    key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 20
 ) -> Array:
-    """Largest |eigenvalue| of M^{1/2} H M^{1/2}, M = V^{-1/2}, by power iteration: s = η² λ is the stiffest mode."""
+    """Largest |eigenvalue| of M^{1/2} H M^{1/2}, M = c² V^{-1/2}, by power iteration: s = η² λ is the stiffest mode."""
+    root = jax.tree.map(lambda c, p: c * p**-0.25, state.scale, state.preconditioner)
 
     def scaled(u):
-        root = jax.tree.map(lambda a, p: a * p**-0.25, u, preconditioner)
-        return jax.tree.map(lambda a, p: a * p**-0.25, hessian_product(root), preconditioner)
+        return jax.tree.map(jnp.multiply, hessian_product(jax.tree.map(jnp.multiply, u, root)), root)
 
     def iterate(u, _):
         w = scaled(u)
         norm = jnp.sqrt(_squared_norm(w))
         return jax.tree.map(lambda a: a / jnp.maximum(norm, 1e-30).astype(a.dtype), w), norm
 
-    start = _signs(key, position)
+    start = _signs(key, state.position)
     norm = jnp.sqrt(_squared_norm(start))
     start = jax.tree.map(lambda a: a / norm.astype(a.dtype), start)
     _, norms = jax.lax.scan(iterate, start, None, length=num_iterations)
@@ -179,11 +193,12 @@ def stable_step_size(
     return jnp.sqrt(eta2)
 
 
-def noise_ratio(noise: PyTree, preconditioner: PyTree, friction: Array) -> Array:
-    """max over coordinates of m Γ / (2 α): multiply by η² for gradient noise over injected noise."""
+def noise_ratio(noise: PyTree, scale: PyTree, preconditioner: PyTree, friction: Array) -> Array:
+    """max over coordinates of m c² Γ / (2 α): multiply by η² for gradient noise over injected noise."""
     ratios = jax.tree.map(
-        lambda n, p: jnp.max(n / jnp.sqrt(p), initial=0.0).astype(jnp.float64) / (2 * friction), noise, preconditioner
-    )
+        lambda n, c, p: jnp.max(n * c**2 / jnp.sqrt(p), initial=0.0).astype(jnp.float64) / (2 * friction),
+        noise, scale, preconditioner,
+    )  # fmt: skip
     return jnp.max(jnp.stack([jnp.zeros(()), *jax.tree.leaves(ratios)]))
 
 
@@ -193,12 +208,20 @@ def _mean_to(a: Array, shape: tuple[int, ...]) -> Array:
     return jnp.mean(a, axis=axes, keepdims=True) if axes else a
 
 
-def _signs(key, tree):
+def normal_like(key: Key[Array, ""], tree: PyTree) -> PyTree:
+    """Standard normal draws in the shape of a tree, from one call: every call costs half a second of compilation.
+
+    Drawn in float32 whatever the leaf: 24 bits are plenty for injected noise.
+    """
     leaves, treedef = jax.tree.flatten(tree)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(
-        treedef, [jax.random.rademacher(k, a.shape, a.dtype) for k, a in zip(keys, leaves, strict=True)]
-    )
+    pool = jax.random.normal(key, (sum(a.size for a in leaves),), jnp.float32)
+    ends = np.cumsum([a.size for a in leaves])
+    draws = [pool[e - a.size : e].reshape(a.shape).astype(a.dtype) for a, e in zip(leaves, ends, strict=True)]
+    return jax.tree.unflatten(treedef, draws)
+
+
+def _signs(key, tree):
+    return jax.tree.map(lambda a: jnp.where(a < 0, -1, 1).astype(a.dtype), normal_like(key, tree))
 
 
 def _squared_norm(tree):
