@@ -9,6 +9,7 @@ BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
 LARGEST_RHAT = 1.1
 SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
+NUM_ERRORS = 3
 
 
 def convergence(chains: np.ndarray) -> tuple[float, float]:
@@ -21,16 +22,16 @@ def convergence(chains: np.ndarray) -> tuple[float, float]:
     return float(rhat), float(array_stats.ess(chains, chain_axis=0, draw_axis=1, method="bulk"))
 
 
-def table(scalars: dict[str, np.ndarray], temperatures: dict[str, float]) -> pd.DataFrame:
+def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, float]]) -> pd.DataFrame:
     """One row per quantity: mean, sd, R-hat, ESS for function-space scalars; kinetic temperature for blocks."""
     rows = []
     for name, chains in scalars.items():
         rhat, ess = convergence(chains)
         rows.append({"quantity": name, "mean": chains.mean(), "sd": chains.std(), "r_hat": rhat, "ess": ess,
-                     "kinetic_temperature": np.nan})  # fmt: skip
-    for name, temperature in temperatures.items():
+                     "kinetic_temperature": np.nan, "temperature_error": np.nan})  # fmt: skip
+    for name, (temperature, error) in temperatures.items():
         rows.append({"quantity": f"block: {name}", "mean": np.nan, "sd": np.nan, "r_hat": np.nan, "ess": np.nan,
-                     "kinetic_temperature": temperature})  # fmt: skip
+                     "kinetic_temperature": temperature, "temperature_error": error})  # fmt: skip
     return pd.DataFrame(rows).set_index("quantity")
 
 
@@ -51,8 +52,9 @@ def _temperature_words(frame, temperature):
             f"This run was optimisation, not sampling: at temperature {temperature:g} the draws huddle around a mode "
             "and their spread says nothing about uncertainty. Use temperature=1."
         )
-    kinetic = frame["kinetic_temperature"].dropna()
-    off = kinetic[(kinetic / temperature - 1).abs() > TEMPERATURE_TOLERANCE]
+    kinetic, error = frame["kinetic_temperature"].dropna(), frame["temperature_error"].fillna(0.0)
+    excess = (kinetic - temperature).abs() - TEMPERATURE_TOLERANCE * temperature
+    off = kinetic[excess > NUM_ERRORS * error.reindex(kinetic.index)]
     for name, value in off.items():
         what = "hotter" if value > temperature else "colder"
         said.append(

@@ -36,7 +36,7 @@ class BAE:
     latents : "persistent" (each row keeps its latent), "amortised" (born from the encoder each sweep) or "auto".
     num_chains, num_warmup, num_samples, thinning : chains; warm-up sweeps; draws kept per chain; sweeps per draw.
     batch_size : rows per sampler step; None takes all.
-    sampler_steps, encoder_steps : K and J of a sweep.
+    sampler_steps, encoder_steps : K sampler steps per sweep; J encoder steps per sweep (amortised) or draw (persistent).
     step_size : "auto" measures the stiffest direction and keeps its discretisation error within 2 %; or a number.
     friction, temperature : of the sampler; anything but temperature 1 is not the posterior.
     standardise : work on standardised columns and centred inputs; undone on the way out.
@@ -49,9 +49,9 @@ class BAE:
     weight_prior: Any = "fan-in"
     latents: str = "auto"
     num_chains: int = 4
-    num_warmup: int = 120
+    num_warmup: int = 200
     num_samples: int = 100
-    thinning: int = 2
+    thinning: int = 10
     batch_size: int | None = None
     sampler_steps: int = 30
     encoder_steps: int = 50
@@ -144,6 +144,7 @@ class BAE:
         self.grouped_ = groups is not None
         self.x_location_ = x_values.mean(axis=0) if self.standardise else np.zeros(x_values.shape[1])
         x_centred = x_values - self.x_location_
+        latents = self._settle_latents(latents, y_values, seen, x_centred, labels.codes, rng)
         prior = self._prior(x_centred, latents, labels.codes, latent_dim, rng)
         group_rows = tables.arrange(labels.codes, len(labels.labels))
         batching = self._batching(prior, num_rows, group_rows)
@@ -164,7 +165,9 @@ class BAE:
         return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, redraw)
 
     def _inputs(self, x, num_rows) -> np.ndarray:
-        return np.zeros((num_rows, 1)) if x is None else tables.inputs(x, num_rows)
+        if x is not None:
+            tables.inputs(x, num_rows)  # checked, then forgotten: latents do not depend on it
+        return np.zeros((num_rows, 1))
 
     def _likelihood(self, seen):
         if not isinstance(self.likelihood, str):
@@ -192,6 +195,10 @@ class BAE:
         if isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
             return np.asarray(likelihood.link(jnp.asarray(y_values))) * mask
         return start.principal_latents(y_values, mask, latent_dim, rng)
+
+    def _settle_latents(self, latents, y_values, seen, x, codes, rng) -> np.ndarray:
+        """Without inputs there is nothing to choose by."""
+        return latents
 
     def _weight_prior(self):
         if not isinstance(self.weight_prior, str):
@@ -537,8 +544,8 @@ class BAE:
         picked = np.asarray(eta, np.float64)[:, rows][:, :, columns].reshape(*shape, len(rows), len(columns))
         return {f"output[{r},{c}]": picked[:, :, i, j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
 
-    def kinetic_temperatures_(self) -> dict[str, float]:
-        """Average kinetic temperature of each block of variables over the sampling phase."""
+    def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
+        """Kinetic temperature of each block of variables over the sampling phase, and its Monte-Carlo error."""
         shared, values, local = self.kinetic_temperature_
         hyper = {k: v for k, v in shared["prior"].items() if k in ("kernel", "log_latent_noise")}
         hidden = [{k: v for k, v in h["hyper"].items() if k != "inducing"} for h in shared["prior"].get("hidden", ())]
@@ -574,6 +581,20 @@ class BAE:
 
         return from_dict({"posterior": self.scalars_()})
 
+    # Keeping.
+
+    def save(self, path: Any) -> None:
+        """Write this fitted model to a folder that `gpbae.load` reads."""
+        from gpbae import io
+
+        io.save(self, path)
+
+    def report(self, path: Any) -> None:
+        """Write a page about this fit: what was fitted, how well it mixed, what it predicts."""
+        from gpbae import report
+
+        report.write(self, path)
+
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class GPBAE(BAE):
@@ -593,9 +614,20 @@ class GPBAE(BAE):
             raise InputError(f"{type(self).__name__} needs inputs: pass x with one row per row of y, or use BAE.")
         return tables.inputs(x, num_rows)
 
-    def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
+    def _settle_latents(self, latents, y_values, seen, x, codes, rng):
+        """Of the ways to start, the one that is smooth in x."""
+        shape = seen.frame.event_shape
+        if not networks.is_image(shape) or isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
+            return latents
+        spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
+        return start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
+
+    def _given_kernels(self) -> tuple[AbstractKernel, ...]:
         given = RBF() if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
-        given = (given,) if isinstance(given, AbstractKernel) else tuple(given)
+        return (given,) if isinstance(given, AbstractKernel) else tuple(given)
+
+    def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
+        given = self._given_kernels()
         if len(given) not in (1, latent_dim) or not all(isinstance(k, AbstractKernel) for k in given):
             raise InputError(f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}.")
         return tuple(start.choose_lengthscale(k, x, latents, codes, rng) for k in given)
@@ -683,10 +715,12 @@ def _unarrange(blocked: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarr
     return out
 
 
-def _weighted(tree, sizes) -> float:
+def _weighted(tree, sizes) -> tuple[float, float]:
+    """Average over leaves by size, and the standard error from the spread over (chain, draw) blocks."""
     leaves = jax.tree.leaves(tree)
-    weights_ = np.array([sizes[id(t)] for t in leaves], float)
-    return float(np.average([np.mean(t) for t in leaves], weights=np.maximum(weights_, 1)))
+    weights_ = np.maximum([sizes[id(t)] for t in leaves], 1)
+    series = np.average(np.stack([np.asarray(t) for t in leaves]), axis=0, weights=weights_)
+    return float(series.mean()), float(series.std() / np.sqrt(max(series.size - 1, 1)))
 
 
 def _scores(mean, samples, density, truth, where) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 from gpbae.kernels import AbstractKernel, diagonal, gram
 from gpbae.linalg import cholesky, gaussian_log_density, solve_triangular
@@ -149,7 +149,7 @@ def fitc_log_marginal(
     return jnp.sum(gaussian_log_density(latents.T, cholesky(S)))
 
 
-def gather(rows: Float[Array, "B *rest"], blocks: Int[Array, "G n"]) -> Float[Array, "G n *rest"]:
+def gather(rows: Shaped[Array, "B *rest"], blocks: Int[Array, "G n"]) -> Shaped[Array, "G n *rest"]:
     """Rows arranged by group; padding (a position beyond the last row) becomes zero."""
     return rows.at[blocks].get(mode="fill", fill_value=0)
 

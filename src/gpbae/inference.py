@@ -151,9 +151,12 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     )
     if plan.redraw_values:
         state = _redraw(model, plan, table, selection, state, settings, key_values)
-    weights, opt_state, loss = _train_encoder(model, plan, table, static, chain, state, selection, key_encoder)
-    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), loss)
-    return Chain(state, weights, opt_state, chain.key, chain.sweep + 1), report
+    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), jnp.zeros(()))
+    chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
+    if plan.amortised:
+        chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
+        report = report._replace(encoder_loss=loss)
+    return chain, report
 
 
 def _redraw(model, plan, table, selection, state, settings, key):
@@ -165,11 +168,11 @@ def _redraw(model, plan, table, selection, state, settings, key):
     return put(state, part._replace(position=p._replace(values=values)), selection, plan)
 
 
-def _train_encoder(model, plan, table, static, chain, state, selection, key):
+def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
     """J Adam steps towards the sampled latents, on random rows of what is at hand."""
     if plan.encoder_steps == 0:
-        return chain.encoder, chain.optimiser, jnp.zeros(())
-    batch, z = _encoder_targets(model, plan, table, state, selection)
+        return chain, jnp.zeros(())
+    batch, z = _encoder_targets(model, plan, table, chain.sampler, selection)
     num_rows, seed_size = min(ENCODER_ROWS, z.shape[0]), eqx.combine(chain.encoder, static).seed_size
     key_rows, key_seeds = jax.random.split(key)
     rows = jax.random.randint(key_rows, (plan.encoder_steps, num_rows), 0, z.shape[0])
@@ -186,7 +189,7 @@ def _train_encoder(model, plan, table, static, chain, state, selection, key):
         return (eqx.apply_updates(weights, updates), opt_state), loss
 
     (weights, opt_state), losses = jax.lax.scan(step, (chain.encoder, chain.optimiser), (rows, seeds))
-    return weights, opt_state, jnp.mean(losses)
+    return chain._replace(encoder=weights, optimiser=opt_state), jnp.mean(losses)
 
 
 def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float[Array, "B C"]]:
@@ -207,9 +210,18 @@ def run_block(
             return _sweep(model, plan, table, static, settings._replace(temperature=temperature, noise=noise), adapting, c)
 
         chain, reports = jax.lax.scan(body, chain, temperatures)
-        return chain, jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
+        report = jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
+        return (chain, report) if plan.amortised else _distil(model, plan, table, static, chain, report)
 
     return jax.vmap(one_chain)(chains, settings.noise)
+
+
+def _distil(model, plan, table, static, chain: Chain, report: Report) -> tuple[Chain, Report]:
+    """Persistent latents do not need the encoder, so it learns once per block, for rows never seen."""
+    key_rows, key_encoder = jax.random.split(jax.random.fold_in(chain.key, chain.sweep + 2**27))
+    selection = plan.batching.select(key_rows, table)
+    chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
+    return chain, report._replace(encoder_loss=loss)
 
 
 # Starting: MAP, curvature, step size.

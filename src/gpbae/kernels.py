@@ -502,7 +502,7 @@ def sampled(kernel: PyTree) -> PyTree:
     return tree_map_with_path(lambda path, leaf: _is_sampled(_names(path)), kernel)
 
 
-def hyper_log_prior(kernel: PyTree, reference: PyTree, scale: float = 1.0) -> Scalar:
+def hyper_log_prior(kernel: PyTree, reference: PyTree, scale: Scalar | float = 1.0) -> Scalar:
     """Σ log N(log θ; log θ_ref, sd²) over the sampled leaves, sd = scale for lengthscales and scale/2 for all else.
 
     Stated on the log scale on which the leaves are sampled, so it needs no Jacobian. Vectors are standard normal.

@@ -41,16 +41,17 @@ def solve_triangular(
 ) -> Float[Array, "*batch M K"]:
     """L⁻¹ B, or L⁻ᵀ B if `transpose`, for a lower triangular L.
 
-    Few right-hand sides are solved for; from K = M on, L⁻¹ is formed once and multiplied, which makes a gradient about
-    a quarter faster. That is as accurate, because the jitter keeps the condition number of L below 1e3 · √M.
+    Few right-hand sides are solved for; from K = M on, L⁻¹ is formed and multiplied, which makes a gradient of several
+    chains 10 to 20 % faster. It is accurate, because the jitter keeps the condition number of L below 1e3 · √M.
     """
     limit_blas_threads()
 
     def solve(L, B):
-        if B.shape[1] < len(L):
-            return lax.linalg.triangular_solve(L, B, left_side=True, lower=True, transpose_a=transpose)
-        W = _inverse(L)
-        return (W.T if transpose else W) @ B
+        few = B.shape[1] < len(L)
+        W = lax.linalg.triangular_solve(
+            L, B if few else jnp.eye(len(L)), left_side=True, lower=True, transpose_a=transpose
+        )
+        return W if few else W @ B
 
     return jnp.vectorize(solve, signature="(m,m),(m,k)->(m,k)")(factor, right)
 
@@ -119,16 +120,3 @@ def _factorise_jvp(primals, tangents):
     S = lax.linalg.triangular_solve(L, S, left_side=True, lower=True)
     phi = jnp.tril(S) - 0.5 * jnp.diag(jnp.diagonal(S))
     return (L, level), (L @ phi, jnp.zeros(()))
-
-
-@jax.custom_jvp
-def _inverse(L: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """L⁻¹ of a lower triangular L; its derivative −L⁻¹ dL L⁻¹ is two matrix products."""
-    return lax.linalg.triangular_solve(L, jnp.eye(len(L)), left_side=True, lower=True)
-
-
-@_inverse.defjvp
-def _inverse_jvp(primals, tangents):
-    (L,), (dL,) = primals, tangents
-    W = _inverse(L)
-    return W, -W @ dL @ W

@@ -259,7 +259,7 @@ def _halved(size: int, times: int) -> int:
     return -(-size // 2**times)
 
 
-def patches(x: Float[Array, "H W F"], stride: int = 1) -> Float[Array, "h w 9F"]:
+def patches(x: Float[Array, "H W F"], stride: int = 1) -> Float[Array, "h w 9*F"]:
     """The 3×3 neighbourhood of every (stride-th) pixel, zero outside: a convolution is then one matrix product."""
     height, width, _ = x.shape
     padded = jnp.pad(x, ((1, 1), (1, 1), (0, 0)))
@@ -267,7 +267,7 @@ def patches(x: Float[Array, "H W F"], stride: int = 1) -> Float[Array, "h w 9F"]
     return jnp.concatenate(shifts, axis=-1)
 
 
-def pixel_shuffle(x: Float[Array, "H W 4F"]) -> Float[Array, "2H 2W F"]:
+def pixel_shuffle(x: Float[Array, "H W K"]) -> Float[Array, "2*H 2*W K//4"]:
     """Four channels become a 2×2 square of pixels."""
     h, w, f = x.shape
     return x.reshape(h, w, 2, 2, f // 4).transpose(0, 2, 1, 3, 4).reshape(2 * h, 2 * w, f // 4)

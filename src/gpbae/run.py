@@ -18,7 +18,7 @@ from gpbae.errors import GpbaeError
 from gpbae.inference import Chain, Plan
 
 COLDEST = 1e-3
-NUM_MEASUREMENTS = 8
+NUM_MEASUREMENTS = 16
 NUM_BACK_OFFS = 8
 
 
@@ -33,7 +33,7 @@ class Budget:
     friction: float
     temperature: float
     step_size: float | str
-    stiffness: float = 0.08
+    stiffness: float = 0.07
     map_rate: float = 0.02
 
 
@@ -126,6 +126,7 @@ class Sampler:
         self.back_off = 1.0
         self.dead = np.zeros(self.num_chains, bool)
         self.step_size, self.noise, self.noise_share = 0.0, None, 0.0
+        self.stiffest = 0.0
         self.history: list[dict[str, Any]] = []
         self.started = time.monotonic()
 
@@ -156,6 +157,7 @@ class Sampler:
         plain = jax.vmap(lambda p: sghmc.init(p, _unit_scale(p, self.plan)))(position)
         stiffness = self._measure(self.chains._replace(sampler=plain), starting=True)
         self.chains = self.chains._replace(sampler=jax.vmap(sghmc.init)(position, stiffness.scale))
+        self.stiffest = 0.0
         self._set_step_size(stiffness)
 
     def _measure(self, chains, starting=False):
@@ -163,13 +165,15 @@ class Sampler:
         return inference.measure(self.model, self.plan, self.table, self.static, chains, friction, jnp.asarray(starting))
 
     def _set_step_size(self, stiffness) -> None:
-        """One step size for all chains, from the stiffest; a number given by the user stands."""
+        """One step size for all chains, from the stiffest place seen since the scales were measured: curvature
+        changes along a chain.  A number given by the user stands."""
         budget = self.budget
         self.noise = stiffness.noise
+        self.stiffest = max(self.stiffest, float(jnp.max(stiffness.curvature)))
         ratio = None if stiffness.noise_ratio is None else jnp.max(stiffness.noise_ratio)
         if budget.step_size == "auto":
             self.step_size = self.back_off * float(
-                sghmc.stable_step_size(jnp.max(stiffness.curvature), budget.stiffness, budget.friction, ratio)
+                sghmc.stable_step_size(jnp.asarray(self.stiffest), budget.stiffness, ratio)
             )
         else:
             self.step_size = self.back_off * float(budget.step_size)

@@ -33,9 +33,9 @@ def check_jaxlib(version: str) -> None:
 def limit_blas_threads() -> int:
     """Give SciPy's OpenBLAS one thread and return how many libraries were found; later calls do nothing.
 
-    JAX's CPU factorisations run on SciPy's copy of OpenBLAS, whose own threads only get in the way of XLA's: on many
-    small matrices they cost up to a factor of ten. NumPy's copy is left alone. It costs the import of `scipy.linalg`
-    (which JAX's first factorisation needs anyway), so it happens on first use, not when the package is imported.
+    JAX's CPU factorisations run on SciPy's copy of OpenBLAS, whose own threads compete with XLA's; NumPy's copy is left
+    alone. It costs the import of `scipy.linalg`, which JAX's first factorisation needs anyway, so it happens on first
+    use and not when the package is imported.
     """
     import scipy.linalg.cython_lapack  # noqa: F401  (loads the library that is to be limited)
     from threadpoolctl import ThreadpoolController

@@ -20,7 +20,8 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 Gradient = Callable[[Any], Any]
-SMALLEST_WINDOW = 2.0
+SMALLEST_WINDOW = 300.0
+"""Steps.  Gradients of a slowly moving chain are correlated, and the rule for τ would shrink the window to chase them."""
 
 
 class State(NamedTuple):
@@ -50,7 +51,7 @@ class Info(NamedTuple):
     fraction_clamped: Array
 
 
-def init(position: PyTree, scale: PyTree | None = None, window: float = 30.0) -> State:
+def init(position: PyTree, scale: PyTree | None = None, window: float = SMALLEST_WINDOW) -> State:
     """Start at rest with a preconditioner of one, in the coordinates the scale defines."""
     if scale is None:
         scale = jax.tree.map(jnp.ones_like, position)
@@ -115,11 +116,6 @@ def adapt(state: State, gradient: PyTree, temperature: Array) -> State:
     return state._replace(preconditioner=floor, smoothed=smoothed, window=window)
 
 
-def forget(state: State, window: float = 30.0) -> State:
-    """Shorten the averaging windows, so that what is learned next replaces what was learned on the way here."""
-    return state._replace(window=jax.tree.map(lambda t: jnp.minimum(t, window), state.window))
-
-
 def refresh_momentum(key: Key[Array, ""], momentum: Array, preconditioner: Array, settings: Settings) -> Array:
     """A draw from the momentum's stationary law, Var v = 2 T η² m / (2 − α)."""
     variance = 2 * settings.temperature * settings.step_size**2 / (2 - settings.friction)
@@ -180,11 +176,11 @@ def largest_curvature(
 
 
 def stable_step_size(
-    curvature: Array, target: float, friction: float, noise_ratio: Array | None = None, largest_noise_share: float = 0.3
+    curvature: Array, target: float, noise_ratio: Array | None = None, largest_noise_share: float = 0.3
 ) -> Array:
     """η with η² λ_max = target, and on minibatches with gradient noise at most a given share of the injected noise.
 
-    The relative bias of a variance is about s/4, so target = 0.08 keeps the stiffest direction within 2 %.
+    The relative bias of a variance is s/(2(2−α) − s), so target = 0.07 keeps the stiffest direction within 2 %.
     `noise_ratio` is max m Γ / (2 α): the gradient's noise over the injected noise at η = 1.
     """
     eta2 = target / curvature

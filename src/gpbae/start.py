@@ -19,6 +19,35 @@ def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng
     return z
 
 
+def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int,
+                    rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """Centre of mass of every image (rows, then columns), then principal components: small things that move are not
+    a low-rank table, so principal components alone miss where they are."""
+    height, width = event_shape[:2]
+    mass = np.where(mask, np.abs(values - np.median(values[mask])), 0.0).reshape(len(values), height, width, -1).sum(-1)
+    total = mass.sum(axis=(1, 2))
+    rows = mass.sum(axis=2) @ np.arange(height) / np.maximum(total, 1e-12)
+    columns = mass.sum(axis=1) @ np.arange(width) / np.maximum(total, 1e-12)
+    centre = np.stack([rows, columns], axis=1)
+    centre = np.where(total[:, None] > 1e-12, centre, centre[total > 1e-12].mean(axis=0, keepdims=True))
+    sd = centre.std(axis=0)
+    standard = (centre - centre.mean(axis=0)) / np.where(sd > 1e-8, sd, 1.0)
+    rest = principal_latents(values, mask, latent_dim, rng)
+    return np.concatenate([standard, rest], axis=1)[:, :latent_dim]
+
+
+def smoothest(candidates: list[np.ndarray], kernel: AbstractKernel, x: np.ndarray, codes: np.ndarray,
+              rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """The starting latents that a GP over the inputs explains best."""
+    if len(candidates) == 1:
+        return candidates[0]
+    rows = _whole_groups(codes, rng)
+    same = codes[rows][:, None] == codes[rows][None]
+    kernels = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
+    scores = [max(_log_marginal(k, x[rows], z[rows], same) for k in kernels) for z in candidates]
+    return candidates[int(np.argmax(scores))]
+
+
 def principal_components(values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores (N, r) and the variance of each."""
     count = np.maximum(mask.sum(axis=0), 1)

@@ -1,0 +1,1 @@
+"""Experiments: each one a value (its settings) and a function that turns it into numbers, pictures and a page."""

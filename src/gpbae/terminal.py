@@ -1,0 +1,38 @@
+"""What commands print: answers on stdout, news of a run on stderr."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def say(text: str) -> None:
+    """A line of news."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> None:
+    """A table whose first columns are words and the others numbers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, name in enumerate(header):
+        table.add_column(name, justify="left" if i < left else "right", overflow="fold", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    Console().print(table)
+
+
+def verdict(passed: bool) -> Any:
+    """A cell that says whether a check has passed, also to those who see no colours."""
+    from rich.text import Text
+
+    return Text("pass", "green") if passed else Text("FAIL", "bold red")
+
+
+def _text(cell: Any) -> Any:
+    from rich.text import Text
+
+    if isinstance(cell, Text):
+        return cell
+    return Text(f"{cell:.3g}" if isinstance(cell, float) else str(cell))

@@ -1,0 +1,225 @@
+"""A saved model answers as it did; a file that was changed, cut or swapped is refused in a sentence."""
+
+import json
+import pickle
+import shutil
+
+import equinox as eqx
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, io, load
+from gpbae.errors import GpbaeError, InputError
+from gpbae.kernels import RBF, Embed, Periodic
+from gpbae.likelihoods import Gaussian
+
+QUICK = dict(num_chains=1, num_warmup=1, num_samples=4, thinning=1, sampler_steps=2, encoder_steps=1, num_map_steps=0,
+             progress=False, latent_dim=2)  # fmt: skip
+X = np.linspace(0.0, 1.0, 14)[:, None]
+Y = np.random.default_rng(0).standard_normal((14, 3))
+Y[2, 1] = Y[5] = np.nan
+MODELS = {
+    "BAE": lambda: BAE(**QUICK, weight_prior="hierarchical"),
+    "GPBAE": lambda: GPBAE(**QUICK, kernel=[RBF(lengthscale=0.3), Periodic(period=0.5) + 0.1]),
+    "SGPBAE": lambda: SGPBAE(**QUICK, num_inducing=4, likelihood=Gaussian(per_column=True), latents="amortised"),
+    "DSGPBAE": lambda: DSGPBAE(**QUICK, num_inducing=4, inducing_prior="determinantal", num_propagations=2),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """These tests run each compiled function once or twice: code that runs fast is not worth its compilation."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The cheapest fitted model, and the folder it was saved to."""
+    model = BAE(**QUICK, decoder="linear", encoder="linear").fit(None, Y)
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    model.save(folder)
+    return model, folder
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    return shutil.copytree(saved[1], tmp_path / "copy")
+
+
+def answers(model):
+    """Everything a user may ask, as arrays."""
+    x, y = X[3:9] + 0.01, Y[3:9]
+    predicted = model.predict(X)
+    return {
+        "mean": predicted.mean, "samples": predicted.samples, "impute": model.impute(X, Y).samples,
+        "encode": model.encode(x, y).samples, "path": model.sample(X, num_samples=4), "score": model.score(X, Y),
+        "diagnostics": model.diagnostics().to_numpy(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_model_answers_bit_for_bit(name, tmp_path):
+    model = MODELS[name]().fit(X, Y)
+    model.save(tmp_path / "model")
+    twin = load(tmp_path / "model")
+    assert type(twin) is type(model)
+    assert repr(twin) == repr(model)
+    assert jax.tree.structure(twin.draws_) == jax.tree.structure(model.draws_)
+    expected, got = answers(model), answers(twin)
+    for question in expected:
+        np.testing.assert_array_equal(got[question], expected[question], err_msg=question)
+
+
+def test_frames_and_group_labels_survive(tmp_path):
+    frame = pd.DataFrame(Y, columns=["zinc", "lead", "nickel"], index=np.arange(14) + 100)
+    groups = np.repeat(["a", "b"], 7)
+    model = BAE(**QUICK, decoder="linear", encoder="linear").fit(None, frame, groups)
+    model.save(tmp_path / "model")
+    twin = load(tmp_path / "model")
+    pd.testing.assert_frame_equal(twin.impute(None, frame, groups).filled, model.impute(None, frame, groups).filled)
+    np.testing.assert_array_equal(twin.groups_, ["a", "b"])
+
+
+def test_kernels_with_labels_are_written_by_name():
+    kernel = Embed(RBF(lengthscale=(0.3, 1.0, 2.0)).on(0, 1) * 2.0, column=1, num_labels=3, dim=2)
+    writer = io.Writer("kernel")
+    node = json.loads(json.dumps(writer.write(kernel)))
+    twin = io.Reader(writer.arrays, {}).read(node)
+    assert repr(twin) == repr(kernel)
+    assert jax.tree.structure(twin) == jax.tree.structure(kernel)
+
+
+class Own(eqx.Module):
+    """A user's decoder."""
+
+    linear: eqx.nn.Linear
+
+    def __call__(self, z):
+        return jax.numpy.tanh(self.linear(z))
+
+
+def test_a_users_own_decoder_is_passed_again(tmp_path):
+    module = Own(eqx.nn.Linear(2, 3, key=jax.random.key(3), dtype=jax.numpy.float32))
+    model = BAE(**QUICK, decoder=module, encoder="linear").fit(None, Y)
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"load\(path, decoder=module\)"):
+        load(tmp_path / "model")
+    narrow = Own(eqx.nn.Linear(1, 3, key=jax.random.key(3), dtype=jax.numpy.float32))
+    with pytest.raises(InputError, match="differs in its weights' shapes"):
+        load(tmp_path / "model", decoder=narrow)
+    twin = load(tmp_path / "model", decoder=module)
+    np.testing.assert_array_equal(twin.predict(X).mean, model.predict(X).mean)
+
+
+def test_what_cannot_be_saved_is_said_before_anything_is_written(saved, tmp_path):
+    with pytest.raises(GpbaeError, match="not fitted"):
+        BAE().save(tmp_path / "model")
+    with pytest.raises(InputError, match="kernel of type Own cannot be saved"):
+        io.Writer("kernel").write(Own(eqx.nn.Linear(1, 1, key=jax.random.key(0))))
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("…")
+    with pytest.raises(InputError, match="something other than a saved model"):
+        saved[0].save(tmp_path / "thesis")
+    assert [p.name for p in tmp_path.rglob("*")] == ["thesis", "chapter.tex"]
+
+
+def test_saving_again_replaces_the_old_model_and_leaves_nothing_behind(saved, tmp_path):
+    model, folder = saved
+    shutil.copytree(folder, tmp_path / "model")
+    (tmp_path / "model" / io.DRAWS).unlink()
+    model.save(tmp_path / "model")
+    load(tmp_path / "model")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [io.ARRAYS, io.DRAWS, io.MANIFEST]
+
+
+def test_a_failed_write_leaves_the_old_model_in_place(saved, tmp_path, monkeypatch):
+    model, folder = saved
+    target = shutil.copytree(folder, tmp_path / "model")
+    monkeypatch.setattr(io.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        model.save(target)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    load(target)
+
+
+def test_the_folder_holds_no_pickle(saved):
+    for file in saved[1].iterdir():
+        with pytest.raises((pickle.UnpicklingError, ValueError, KeyError, EOFError, IndexError, OverflowError)):
+            pickle.loads(file.read_bytes())
+    manifest = json.loads((saved[1] / io.MANIFEST).read_text())
+    assert manifest["packages"]["gpbae"]
+    assert set(manifest["files"]) == {io.DRAWS, io.ARRAYS}
+
+
+@pytest.mark.parametrize("name", [io.DRAWS, io.ARRAYS])
+def test_a_changed_or_cut_file_is_refused_by_name(copy, name):
+    content = (copy / name).read_bytes()
+    (copy / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(InputError, match=f"{name} has another sha256"):
+        load(copy)
+    (copy / name).write_bytes(content[:-8])
+    with pytest.raises(InputError, match=rf"{name} must have .* truncated"):
+        load(copy)
+    (copy / name).unlink()
+    with pytest.raises(InputError, match=f"{name} cannot be read"):
+        load(copy)
+
+
+def test_links_out_of_the_folder_are_refused(saved, copy):
+    (copy / io.DRAWS).unlink()
+    (copy / io.DRAWS).symlink_to(saved[1] / io.DRAWS)
+    with pytest.raises(InputError, match=f"{io.DRAWS} points out of the folder"):
+        load(copy)
+
+
+def rewrite(folder, change):
+    manifest = json.loads((folder / io.MANIFEST).read_text())
+    change(manifest)
+    (folder / io.MANIFEST).write_text(json.dumps(manifest))
+
+
+def replace_type(manifest):
+    manifest["fitted"]["model_"]["type"] = "os.system"
+
+
+TAMPERED = {
+    "version": (lambda m: m.update(version=99), "format version 99"),
+    "format": (lambda m: m.update(format="other"), "does not describe a gpbae model"),
+    "files": (lambda m: m["files"].update({"model.pkl": {}}), "must list"),
+    "class": (lambda m: m.update({"class": "Popen"}), "unknown model 'Popen'"),
+    "type": (replace_type, "unknown type 'os.system'"),
+    "attribute": (lambda m: m["fitted"].update(fit=1), "'fit', which is no fitted attribute"),
+    "argument": (lambda m: m["arguments"].update(surprise=1), "damaged or from another release"),
+    "node": (lambda m: m["arguments"].update(seed={"eval": "1"}), "unknown kind"),
+    "array": (lambda m: m["arguments"].update(seed={"array": "x", "kind": "numpy", "dtype": "<f8"}), "not there"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_manifest_that_asks_for_anything_else_is_refused(copy, what):
+    change, sentence = TAMPERED[what]
+    rewrite(copy, change)
+    with pytest.raises(InputError, match=sentence) as caught:
+        load(copy)
+    assert io.MANIFEST in str(caught.value)
+
+
+def test_pickles_and_other_files_are_refused(copy, tmp_path):
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(InputError, match="pickles are never read"):
+        load(tmp_path / "model.pkl")
+    with pytest.raises(InputError, match=f"there is no {io.MANIFEST}"):
+        load(tmp_path / "nowhere")
+    (copy / io.MANIFEST).write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(InputError, match="is not JSON"):
+        load(copy)
+    content = pickle.dumps({"a": 1})
+    (copy / io.DRAWS).write_bytes(content)
+    shutil.copy(tmp_path / "model.pkl", copy / io.ARRAYS)
+    with pytest.raises(InputError, match="load takes decoder and encoder"):
+        load(copy, network=1)
