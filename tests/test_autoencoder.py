@@ -1,34 +1,25 @@
 """The density: named terms, unbiased minibatches, local variables with weight one, derivatives that are derivatives."""
 
-import checks
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
+import checks
 from gpbae import autoencoder, networks
 from gpbae.likelihoods import Bernoulli, Gaussian
 from gpbae.priors import NormalPrior
 
 
-@pytest.mark.parametrize("size", [1, 4, 12])
-def test_row_minibatches_average_to_the_whole(size):
-    checks.check_partition_averages_to_the_whole("sparse", False, size)
+@pytest.mark.parametrize(("prior", "size"), [("normal", 1), ("sparse", 4), ("deep", 6)])
+def test_row_minibatches_are_unbiased_and_latents_have_weight_one(prior, size):
+    checks.check_minibatches(prior, False, size)
 
 
-def test_row_minibatches_of_a_deep_prior_average_to_the_whole():
-    checks.check_partition_averages_to_the_whole("deep", False, 6)
-
-
-@pytest.mark.parametrize("prior", ["sparse", "full", "full, whitened"])
-def test_minibatches_of_ragged_groups_average_to_the_whole(prior):
-    checks.check_partition_averages_to_the_whole(prior, True, 2)
-
-
-@pytest.mark.parametrize(("prior", "by_groups", "size"), [("sparse", False, 2), ("full", True, 1), ("sparse", True, 2)])
-def test_local_gradients_have_weight_one_whatever_the_batch(prior, by_groups, size):
-    checks.check_local_gradients_have_weight_one(prior, by_groups, size)
+@pytest.mark.parametrize(("prior", "num_groups"), [("sparse", 2), ("full", 1), ("full, whitened", 2)])
+def test_minibatches_of_ragged_groups_are_unbiased_and_latents_have_weight_one(prior, num_groups):
+    checks.check_minibatches(prior, True, num_groups)
 
 
 @pytest.mark.parametrize("prior", checks.PRIORS)

@@ -1,11 +1,11 @@
 """Batches: every row once, padding marked, the factor N/B where it belongs."""
 
-import checks
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import checks
 from gpbae import batches, inference
 from gpbae.autoencoder import Position
 
@@ -78,3 +78,11 @@ def test_what_is_put_back_is_what_was_taken(by_groups):
     groups = set(selections[0].groups.tolist())
     np.testing.assert_allclose(moved.local - whole.local, [[float(i in rows)] * 2 for i in range(N)], atol=1e-12)
     np.testing.assert_allclose(moved.values - whole.values, [[float(g in groups)] * 2 for g in range(G)], atol=1e-12)
+
+
+def test_newborn_latents_inherit_no_momentum():
+    checks.check_newborn_latents_inherit_no_momentum()
+
+
+def test_sampling_sweeps_leave_the_preconditioner_alone():
+    checks.check_sampling_sweeps_freeze_the_preconditioner()

@@ -171,7 +171,6 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    pytest.importorskip("gpbae.io")
     code = run("fit", table / "data.csv", "--inputs", "time", "--outputs", "a,b", "--groups", "id", "--config",
                table / "tiny.toml", "--out", table / "run")  # fmt: skip
     assert code == 0
@@ -220,16 +219,22 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
         (["--inputs", "time", "--outputs", "a,a"], "named once"),
     ],
 )
-def test_fit_names_the_column_that_is_wrong(arguments, words, table, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gpbae.io", types.ModuleType("gpbae.io"))
+def test_fit_names_the_column_that_is_wrong(arguments, words, table, tmp_path, capsys):
     assert run("fit", table / "data.csv", *arguments, "--out", tmp_path) == 1
     assert words in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_run_is_refused(table, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gpbae.io", types.ModuleType("gpbae.io"))
+def test_a_folder_that_is_no_run_is_refused(table, tmp_path, capsys):
     assert run("impute", tmp_path, table / "data.csv", "-o", tmp_path / "o.csv") == 1
     assert "not a folder written by `gpbae fit`" in capsys.readouterr().err
+
+
+def test_outputs_are_refused_before_the_work(table, tmp_path, capsys):
+    assert run("predict", tmp_path, table / "data.csv", "-o", tmp_path / "out.xlsx") == 1
+    assert "ends in .csv or .parquet" in capsys.readouterr().err
+    (tmp_path / "taken").write_text("")
+    assert run("demo", "--out", tmp_path / "taken" / "inside") == 1
+    assert "name another one" in capsys.readouterr().err
 
 
 def test_arrays_become_columns(tmp_path):

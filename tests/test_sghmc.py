@@ -41,7 +41,7 @@ def default_state_and_step(H, seed=0):
     scale = sghmc.curvature_scale(key_scale, lambda u: H @ u, origin, origin)
     state = sghmc.init(origin, scale)
     curvature = sghmc.largest_curvature(key_power, lambda u: H @ u, state)
-    return state, float(sghmc.stable_step_size(curvature, Budget.stiffness, FRICTION))
+    return state, float(sghmc.stable_step_size(curvature, Budget.stiffness))
 
 
 @pytest.mark.parametrize("dim", [1, 20])
@@ -80,8 +80,8 @@ def test_halving_the_step_quarters_the_bias():
     exact = [float(sghmc.gaussian_stationary_variance(jnp.ones(()), jnp.ones(()), h, FRICTION)) - 1 for h in steps]
     assert 4 * 0.8 < exact[0] / exact[1] < 4 * 1.2
     for h in steps:
-        start = sghmc.init(jnp.zeros(8))
-        trace = checks.simulate(3, lambda key, x: x, start, checks.settings(h), 128, 300, 4000, 10)
+        start = sghmc.init(jnp.zeros(16))
+        trace = checks.simulate(3, lambda key, x: x, start, checks.settings(h), 128, 300, 4000, 8)
         bias = np.mean(trace.position**2, axis=(1, 2)) - 1
         found.append(bias.mean())
         errors.append(bias.std(ddof=1) / np.sqrt(len(bias)))
@@ -111,7 +111,7 @@ def test_minibatch_regression_has_the_posterior_sd():
     state = state._replace(position=jnp.asarray(mode))
     curvature = sghmc.largest_curvature(jax.random.key(1), lambda u: jnp.asarray(H) @ u, state)
     ratio = sghmc.noise_ratio(noise, state.scale, state.preconditioner, jnp.asarray(FRICTION))
-    step_size = sghmc.stable_step_size(curvature, Budget.stiffness, FRICTION, ratio)
+    step_size = sghmc.stable_step_size(curvature, Budget.stiffness, ratio)
     assert float(step_size**2 * ratio) <= 0.3 + 1e-9
     trace = checks.simulate(4, gradient, state, checks.settings(step_size, noise=noise), 32, 500, 2500, 10)
     assert np.all(trace.fraction_clamped == 0)
@@ -208,10 +208,3 @@ def test_largest_curvature_is_the_largest_eigenvalue():
     found = sghmc.largest_curvature(jax.random.key(0), lambda u: H @ u, state, 200)
     np.testing.assert_allclose(found, largest, rtol=1e-3)
     assert sghmc.largest_curvature(jax.random.key(0), lambda u: H @ u, state) <= largest * (1 + 1e-9)
-
-
-def test_forgetting_shortens_windows_only():
-    state = sghmc.init(jnp.zeros(2))._replace(window=jnp.asarray([5.0, 500.0]))
-    short = sghmc.forget(state)
-    np.testing.assert_array_equal(short.window, [5.0, 30.0])
-    np.testing.assert_array_equal(short.preconditioner, state.preconditioner)

@@ -3,8 +3,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from gpbae.runtime import configure
-
 if TYPE_CHECKING:
     from gpbae.estimators import BAE, DSGPBAE, GPBAE, SGPBAE
     from gpbae.io import load
@@ -12,13 +10,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["BAE", "DSGPBAE", "GPBAE", "SGPBAE", "load"]
 
-configure()
-
 _HOMES = {"BAE": "estimators", "GPBAE": "estimators", "SGPBAE": "estimators", "DSGPBAE": "estimators", "load": "io"}
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are loaded when first used, so that `import gpbae` stays cheap."""
+    """Public names are loaded when first used, so that `import gpbae` and `gpbae --help` stay cheap."""
     if name in _HOMES:
         return getattr(importlib.import_module(f"gpbae.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'gpbae' has no attribute {name!r}")

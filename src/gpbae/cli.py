@@ -78,8 +78,10 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Locate a ball in videos never seen, start to finish: a table, pictures and a page.  Under three minutes."""
+    from gpbae import files
     from gpbae.experiments import ball
 
+    files.make_folder(out)
     outcome = ball.run(ball.QUICK if quick else ball.DEMO, seed, progress=True, say=terminal.say)
     paths = ball.write(outcome, out)
     header = ("model", "RMSE per coordinate", "truth in 90% interval", "seconds", "kinetic temperature")
@@ -116,7 +118,9 @@ def verify(
 def bench(out: Out = Path("gpbae-bench")) -> None:
     """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products."""
     from gpbae import bench as bench_module
+    from gpbae import files
 
+    files.make_folder(out)
     terminal.say("Measuring …")
     rows = bench_module.run(out)
     names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))

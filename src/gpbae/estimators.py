@@ -14,7 +14,7 @@ from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import GpbaeError, InputError
 from gpbae.inference import Plan
-from gpbae.kernels import RBF, AbstractKernel
+from gpbae.kernels import RBF, AbstractKernel, label_columns
 from gpbae.predictive import Predictive
 from gpbae.priors import DeepPrior, FullPrior, Hyper, NormalPrior, Query, SparsePrior
 
@@ -112,13 +112,13 @@ class BAE:
 
     def _check_arguments(self) -> None:
         counts = {"num_chains": 1, "num_warmup": 1, "num_samples": 1, "thinning": 1, "sampler_steps": 1,
-                  "encoder_steps": 0, "num_map_steps": 0}  # fmt: skip
+                  "encoder_steps": 0, "num_map_steps": 0, "seed": 0}  # fmt: skip
         for name, least in counts.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+            _check_count(name, getattr(self, name), least)
+        for name in ("latent_dim", "batch_size"):
+            _check_count(name, getattr(self, name), 1, or_none=True)
         for name, low, high in (("friction", 0, 1), ("temperature", 0, np.inf)):
-            if not low < getattr(self, name) < high:
+            if isinstance(getattr(self, name), str) or not low < getattr(self, name) < high:
                 raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)!r}.")
         if self.latents not in ("auto", "persistent", "amortised"):
             raise InputError(f"latents must be 'auto', 'persistent' or 'amortised'; got {self.latents!r}.")
@@ -142,7 +142,7 @@ class BAE:
         latents = self._starting_latents(likelihood, y_values, seen.mask, latent_dim, rng)
         self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
         self.grouped_ = groups is not None
-        self.x_location_ = x_values.mean(axis=0) if self.standardise else np.zeros(x_values.shape[1])
+        self.x_location_ = self._x_location(x_values)
         x_centred = x_values - self.x_location_
         latents = self._settle_latents(latents, y_values, seen, x_centred, labels.codes, rng)
         prior = self._prior(x_centred, latents, labels.codes, latent_dim, rng)
@@ -169,10 +169,13 @@ class BAE:
             tables.inputs(x, num_rows)  # checked, then forgotten: latents do not depend on it
         return np.zeros((num_rows, 1))
 
+    def _x_location(self, x_values) -> np.ndarray:
+        return x_values.mean(axis=0) if self.standardise else np.zeros(x_values.shape[1])
+
     def _likelihood(self, seen):
-        if not isinstance(self.likelihood, str):
+        if isinstance(self.likelihood, likelihoods.AbstractLikelihood):
             likelihood = self.likelihood
-        elif self.likelihood in ("auto", "gaussian", "bernoulli"):
+        elif isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian", "bernoulli"):
             observed = seen.values[seen.mask]
             binary = bool(np.isin(observed, (0.0, 1.0)).all())
             word = ("bernoulli" if binary else "gaussian") if self.likelihood == "auto" else self.likelihood
@@ -185,8 +188,6 @@ class BAE:
 
     def _latent_dim(self, y_values, mask) -> int:
         if self.latent_dim is not None:
-            if isinstance(self.latent_dim, bool) or int(self.latent_dim) != self.latent_dim or self.latent_dim < 1:
-                raise InputError(f"latent_dim must be a whole number of at least 1; got {self.latent_dim!r}.")
             return int(self.latent_dim)
         identity = isinstance(self.decoder, networks.Identity) or self.decoder == "identity"
         return y_values.shape[1] if identity else start.choose_latent_dim(y_values, mask)
@@ -201,9 +202,9 @@ class BAE:
         return latents
 
     def _weight_prior(self):
-        if not isinstance(self.weight_prior, str):
+        if isinstance(self.weight_prior, weights.AbstractWeightPrior):
             return self.weight_prior
-        if self.weight_prior not in weights.WORDS:
+        if not isinstance(self.weight_prior, str) or self.weight_prior not in weights.WORDS:
             raise InputError(f"weight_prior must be one of {', '.join(weights.WORDS)}; got {self.weight_prior!r}.")
         return weights.WORDS[self.weight_prior]()
 
@@ -212,8 +213,6 @@ class BAE:
 
     def _batching(self, prior, num_rows, group_rows):
         """All rows, random rows, or whole groups where rows are coupled or a batch can hold them."""
-        if self.batch_size is not None and (isinstance(self.batch_size, bool) or self.batch_size < 1):
-            raise InputError(f"batch_size must be a whole number of at least 1 or None; got {self.batch_size!r}.")
         if self.batch_size is None or self.batch_size >= num_rows:
             return FullBatch()
         num_groups, longest = group_rows.shape
@@ -458,11 +457,15 @@ class BAE:
 
     def score(self, x: Any, y: Any, groups: Any = None) -> float:
         """Mean log predictive density of the observed cells given x alone, in the units of y."""
+        self._fitted()
         seen = tables.observations(y, self.frame_.event_shape)
         if not seen.mask.any():
             raise InputError("score needs at least one observed cell; got only NaN.")
-        placeholder = np.zeros((len(seen.values), 1)) if x is None else x
-        answer = self.predict(placeholder, groups)
+        if x is None and isinstance(self.model_.prior, NormalPrior):
+            x = np.zeros((len(seen.values), 1))
+        if x is not None and len(np.asarray(x)) != len(seen.values):
+            raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(seen.values)}.")
+        answer = self.predict(x, groups)
         return float(np.nanmean(answer.log_density(seen.values, seen.mask)))
 
     def evaluate(self, x: Any, y: Any, groups: Any = None, holdout: float = 0.1, seed: int = 0):
@@ -591,9 +594,11 @@ class BAE:
 
     def report(self, path: Any) -> None:
         """Write a page about this fit: what was fitted, how well it mixed, what it predicts."""
+        from pathlib import Path
+
         from gpbae import report
 
-        report.write(self, path)
+        Path(path).write_text(report.model_page(self), encoding="utf-8")
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -622,13 +627,23 @@ class GPBAE(BAE):
         spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
         return start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
 
+    def _x_location(self, x_values):
+        """Labels are names, not quantities, and stay where they are."""
+        labels = [c for k in self._given_kernels() for c in label_columns(k, x_values.shape[1])]
+        location = super()._x_location(x_values)
+        location[labels] = 0.0
+        return location
+
     def _given_kernels(self) -> tuple[AbstractKernel, ...]:
         given = RBF() if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
-        return (given,) if isinstance(given, AbstractKernel) else tuple(given)
+        given = tuple(given) if isinstance(given, list | tuple) else (given,)
+        if not given or not all(isinstance(k, AbstractKernel) for k in given):
+            raise InputError(f"kernel must be 'auto', a value of gpbae.kernels or a list of them; got {self.kernel!r}.")
+        return given
 
     def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
         given = self._given_kernels()
-        if len(given) not in (1, latent_dim) or not all(isinstance(k, AbstractKernel) for k in given):
+        if len(given) not in (1, latent_dim):
             raise InputError(f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}.")
         return tuple(start.choose_lengthscale(k, x, latents, codes, rng) for k in given)
 
@@ -656,8 +671,7 @@ class SGPBAE(GPBAE):
     sample_inducing: bool = True
 
     def _sparse(self, kernels, x, latent_dim, rng) -> SparsePrior:
-        if isinstance(self.num_inducing, bool) or not self.num_inducing >= 1:
-            raise InputError(f"num_inducing must be a whole number of at least 1; got {self.num_inducing!r}.")
+        _check_count("num_inducing", self.num_inducing, 1)
         if not self.latent_noise > 0:
             raise InputError(f"{type(self).__name__} needs latent_noise above 0; got {self.latent_noise!r}. Try 0.1.")
         features = np.asarray(kernels[0].features(jnp.asarray(x)))
@@ -680,9 +694,8 @@ class DSGPBAE(SGPBAE):
     num_propagations: int = 8
 
     def _prior(self, x, latents, codes, latent_dim, rng):
-        if isinstance(self.num_layers, bool) or not self.num_layers >= 1 or not self.num_propagations >= 1:
-            raise InputError(f"num_layers and num_propagations must be at least 1; got {self.num_layers!r} and "
-                             f"{self.num_propagations!r}.")  # fmt: skip
+        _check_count("num_layers", self.num_layers, 1)
+        _check_count("num_propagations", self.num_propagations, 1)
         last = super()._prior(x, latents, codes, latent_dim, rng)
         width = x.shape[1]
         if last.inducing_start.shape[1] != width:
@@ -693,6 +706,14 @@ class DSGPBAE(SGPBAE):
         seeds = _seeds(self.num_propagations if hidden else 1, len(hidden), width)
         spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
         return DeepPrior(hidden, last, jnp.asarray(seeds), jnp.asarray(spread))
+
+
+def _check_count(name: str, value: Any, least: int, or_none: bool = False) -> None:
+    if value is None and or_none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        either = " or None" if or_none else ""
+        raise InputError(f"{name} must be a whole number of at least {least}{either}; got {value!r}.")
 
 
 def _seeds(num: int, num_hidden: int, width: int) -> np.ndarray:

@@ -129,13 +129,28 @@ def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame") -> "pandas.DataF
     return done
 
 
+def check_output(path: Path) -> None:
+    """Refuse an output before the work is done, not after."""
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"Expected an output that ends in .csv or .parquet; got {path.name}.")
+    make_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """A folder to write to, or one sentence."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpbaeError(f"Could not make the folder {path}: {error.strerror}; name another one.") from error
+
+
 def write(table: "pandas.DataFrame", path: Path) -> None:
     """CSV or Parquet by the name's end."""
-    writers = {".csv": lambda: table.to_csv(path, index=False), ".parquet": lambda: table.to_parquet(path, index=False)}
-    if path.suffix.lower() not in writers:
-        raise InputError(f"Expected an output that ends in .csv or .parquet; got {path.name}.")
+    check_output(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writers[path.suffix.lower()]()
+        if path.suffix.lower() == ".csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_parquet(path, index=False)
     except (OSError, ImportError) as error:
         raise GpbaeError(f"Could not write {path}: {error}.") from error

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from gpbae.errors import InputError
 from gpbae.kernels import AbstractKernel, gram
 from gpbae.linalg import cholesky, log_determinant
 
@@ -114,5 +115,5 @@ def make(name: str, features: Any, kernel: AbstractKernel) -> AbstractInducingPr
     if name == "determinantal":
         return Determinantal(*box, kernel)
     if name not in families:
-        raise ValueError(f"inducing_prior must be one of {', '.join([*families, 'determinantal'])}; got {name!r}.")
+        raise InputError(f"inducing_prior must be one of {', '.join([*families, 'determinantal'])}; got {name!r}.")
     return families[name](*box)

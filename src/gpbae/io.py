@@ -121,10 +121,11 @@ def _is_hashable(value: Any) -> bool:
 
 
 class Reader:
-    """The inverse of Writer; `given` holds the user's own modules by role."""
+    """The inverse of Writer; `given` holds the user's own modules by role, `holds_weights` says whether what is read
+    in their place are weights (with axes in front) or one number for each."""
 
-    def __init__(self, arrays: dict[str, np.ndarray], given: dict[str, Any]):
-        self.arrays, self.given = arrays, given
+    def __init__(self, arrays: dict[str, np.ndarray], given: dict[str, Any], holds_weights: bool = False):
+        self.arrays, self.given, self.holds_weights = arrays, given, holds_weights
 
     def read(self, node: Any) -> Any:
         if node is None or isinstance(node, bool | int | float | str):
@@ -191,10 +192,8 @@ class Reader:
             return code if node["part"] == "code" else jax.tree.map(lambda _: None, module_weights)
         leaves, treedef = jax.tree.flatten(module_weights)
         saved = [self._array(a) for a in node["leaves"]]
-        fits = len(saved) == len(leaves) and all(
-            s.shape[s.ndim - a.ndim :] == a.shape for s, a in zip(saved, leaves, strict=True)
-        )
-        if not fits:
+        fits = [s.shape[s.ndim - a.ndim :] == a.shape for s, a in zip(saved, leaves, strict=False)]
+        if len(saved) != len(leaves) or (self.holds_weights and not all(fits)):
             raise InputError(f"The {role} passed to load differs in its weights' shapes from the one that was fitted.")
         return jax.tree.unflatten(treedef, saved)
 
@@ -338,7 +337,7 @@ def _rebuild(manifest: dict[str, Any], stored: dict[str, dict[str, np.ndarray]],
     cls = ESTIMATORS.get(manifest["class"])
     if cls is None:
         raise _Damaged(f"names an unknown model {manifest['class']!r}")
-    readers = {name: Reader(arrays, given) for name, arrays in stored.items()}
+    readers = {name: Reader(arrays, given, name == DRAWS) for name, arrays in stored.items()}
     model = cls(**{n: _read_argument(v, readers[ARRAYS]) for n, v in manifest["arguments"].items()})
     for name, node in manifest["fitted"].items():
         if not name.endswith("_") or name.startswith("_"):

@@ -10,6 +10,10 @@ from jax.scipy.special import ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Key
 
+import gpbae.runtime  # noqa: F401  (float64 before the first array)
+
+from gpbae.errors import InputError
+
 Cells = Float[Array, "*rows P"]
 Mask = Bool[Array, "*rows P"]
 
@@ -63,7 +67,7 @@ class Gaussian(AbstractLikelihood):
 
     def __init__(self, noise: float = 0.3, learn_noise: bool = True, per_column: bool = False):
         if not noise > 0:
-            raise ValueError(f"Gaussian noise is a standard deviation above 0; got {noise}. Try Gaussian(noise=0.3).")
+            raise InputError(f"Gaussian noise is a standard deviation above 0; got {noise}. Try Gaussian(noise=0.3).")
         self.log_noise = jnp.log(jnp.asarray(noise, jnp.float64))
         self.learn_noise = bool(learn_noise)
         self.per_column = bool(per_column)

@@ -14,6 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
+import gpbae.runtime  # noqa: F401  (float64 before the first array)
+
+from gpbae.errors import InputError
+
 ACTIVATIONS: dict[str, Callable] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
@@ -75,7 +79,7 @@ class Identity:
 
     def decoder(self, key, latent_dim, event_shape):
         if latent_dim != math.prod(event_shape):
-            raise ValueError(
+            raise InputError(
                 f"decoder='identity' needs one latent per column; got latent_dim={latent_dim} for "
                 f"{math.prod(event_shape)} columns. Leave latent_dim out or set it to {math.prod(event_shape)}."
             )
@@ -103,9 +107,9 @@ def build_encoder(network, key: Key[Array, ""], event_shape: tuple[int, ...], la
 def _resolve(network, event_shape, role):
     if network == "auto":
         return Conv() if is_image(event_shape) else MLP(_widths(math.prod(event_shape)))
-    if isinstance(network, str):
+    if isinstance(network, str | int | float | None):
         if network not in WORDS:
-            raise ValueError(f"{role} must be 'auto', {', '.join(map(repr, WORDS))}, a value of gpbae.networks or an "
+            raise InputError(f"{role} must be 'auto', {', '.join(map(repr, WORDS))}, a value of gpbae.networks or an "
                              f"Equinox module; got {network!r}.")  # fmt: skip
         return WORDS[network]()
     return network
@@ -122,14 +126,14 @@ def is_image(event_shape: tuple[int, ...]) -> bool:
 
 def image_shape(event_shape: tuple[int, ...]) -> tuple[int, int, int]:
     if not is_image(event_shape):
-        raise ValueError(f"Conv needs y of shape (rows, height, width[, channels]) with at least {SMALLEST_IMAGE} "
+        raise InputError(f"Conv needs y of shape (rows, height, width[, channels]) with at least {SMALLEST_IMAGE} "
                          f"pixels a side; got rows of shape {event_shape}. Use MLP().")  # fmt: skip
     return (*event_shape, 1)[:3]
 
 
 def _activation(name: str) -> Callable:
     if name not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
+        raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)}; got {name!r}.")
     return ACTIVATIONS[name]
 
 

@@ -1,7 +1,7 @@
 """Pictures: every function takes numbers and returns a matplotlib Figure, without touching the global state."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,7 @@ COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 GREY = "#6b7280"
 NUM_LINES = 25
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10,
     "axes.spines.top": False,
@@ -100,7 +100,9 @@ def _legend(figure: "Figure", draws, half_canvas, level) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [Line2D([], [], color=BLACK, linestyle="--", marker="o", markersize=4, label="truth (dot: start)")]
+    handles: list[Any] = [
+        Line2D([], [], color=BLACK, linestyle="--", marker="o", markersize=4, label="truth (dot: start)")
+    ]
     for colour, name in zip(COLOURS, draws, strict=False):
         handles.append(Line2D([], [], color=colour, label=f"{name}, posterior mean"))
         handles.append(Patch(color=colour, alpha=0.25, linewidth=0, label=f"{name}, draws and {level:.0%} band"))

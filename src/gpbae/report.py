@@ -94,7 +94,7 @@ def _javascript() -> str:
 
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     known = version in vl_convert.get_vegalite_versions()
-    text = vl_convert.javascript_bundle(vl_version=version if known else None)
+    text = vl_convert.javascript_bundle(vl_version=version if known else None)  # type: ignore[call-arg]
     for address in ("https://vega.github.io", "https://github.com"):
         text = text.replace(address, "")
     return text.replace("</script", "<\\/script")

@@ -10,7 +10,7 @@ BAD_JAXLIBS = frozenset({"0.10.0", "0.10.1", "0.10.2", "0.11.0"})
 
 
 def configure() -> None:
-    """Enable float64 and refuse a jaxlib that can deadlock; called once, when the package is imported.
+    """Enable float64 and refuse a jaxlib that can deadlock; called when a module that computes is first imported.
 
     Neither starts a JAX backend, so `jax.distributed.initialize` may still follow.
     """
@@ -51,3 +51,6 @@ def _belongs_to_scipy(path: str) -> bool:
     """Whether a wheel of SciPy brought this library: scipy.libs (Linux, Windows) or scipy/.dylibs (macOS)."""
     folders = Path(path).parts[:-1]
     return folders[-1:] == ("scipy.libs",) or folders[-2:] == ("scipy", ".dylibs")
+
+
+configure()

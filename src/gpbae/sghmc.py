@@ -19,6 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key, PyTree
 
+import gpbae.runtime  # noqa: F401  (float64 before the first array)
+
 Gradient = Callable[[Any], Any]
 SMALLEST_WINDOW = 300.0
 """Steps.  Gradients of a slowly moving chain are correlated, and the rule for τ would shrink the window to chase them."""

@@ -1,5 +1,6 @@
 """Where a chain begins: latents from principal components, lengthscales and inducing inputs from the data."""
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
@@ -96,7 +97,7 @@ def _whole_groups(codes, rng):
 
 def _log_marginal(kernel, x, z, same, noise=0.1):
     """log N(z; 0, K + noise I) per channel, up to a constant."""
-    f = kernel.features(np.asarray(x))
+    f = kernel.features(jnp.asarray(x))
     K = np.where(same, np.asarray(gram(kernel, f, f)), 0.0)
     L = np.linalg.cholesky(K + noise * np.mean(np.diag(K)) * np.eye(len(K)))
     w = scipy.linalg.solve_triangular(L, z, lower=True)

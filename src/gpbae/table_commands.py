@@ -46,13 +46,13 @@ def fit(
         raise typer.BadParameter("name at least one column.", param_hint="--outputs")
     if not _names(inputs) and model.value != "bae":
         raise typer.BadParameter(f"{model.value} needs an input column; only bae needs none.", param_hint="--inputs")
+    files.make_folder(out)
     table = files.read(data)
     columns = files.Columns(*(tuple(files.resolve(table, _names(text))) for text in (inputs, outputs)), groups=groups)
     arguments = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | _config(config)
     x = files.numbers(table, columns.inputs) if columns.inputs else None
     estimator = _estimator(model.value, arguments)
     fitted = estimator.fit(x, files.numbers(table, columns.outputs), files.labels(table, columns))
-    out.mkdir(parents=True, exist_ok=True)
     io.save(fitted, out / "model")
     (out / "columns.json").write_text(json.dumps(dataclasses.asdict(columns), indent=2) + "\n", encoding="utf-8")
     for words in fitted.diagnostics().attrs["warnings"]:
@@ -117,6 +117,7 @@ def impute(run: Run, data: Data, output: Output, interval: Interval = None) -> N
     """Fill the gaps of a table with the posterior mean; cells that are there stay as they are."""
     from gpbae import files
 
+    files.check_output(output)
     model, columns, table, x, groups = _rows(run, data)
     answer = model.impute(x, files.numbers(table, columns.outputs), groups)
     files.write(_with_interval(files.fill(table, answer.filled), answer, columns.outputs, interval), output)
@@ -130,6 +131,7 @@ def predict(run: Run, data: Data, output: Output, interval: Interval = None) -> 
 
     from gpbae import files
 
+    files.check_output(output)
     model, columns, table, x, groups = _rows(run, data)
     answer = model.predict(np.zeros((len(table), 1)) if x is None else x, groups)
     done = table.filter(columns.carried())
@@ -144,6 +146,7 @@ def encode(run: Run, data: Data, output: Output) -> None:
     """Write the latents of every row: posterior mean and standard deviation."""
     from gpbae import files
 
+    files.check_output(output)
     model, columns, table, x, groups = _rows(run, data)
     answer = model.encode(x, files.numbers(table, columns.outputs), groups)
     done = table.filter(columns.carried())

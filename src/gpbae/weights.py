@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, PyTree
 
+import gpbae.runtime  # noqa: F401  (float64 before the first array)
+
 
 class AbstractWeightPrior(eqx.Module):
     """p(φ) with φ = weights(sampled)."""

@@ -102,12 +102,12 @@ def _videos(settings, num_videos, seed) -> MovingBall:
 
 
 def _shared(settings, seed, progress) -> dict[str, Any]:
-    from gpbae import likelihoods, networks
+    from gpbae import networks
 
     network = networks.MLP((settings.width,), "tanh")
     return {
         "latent_dim": 2,
-        "likelihood": likelihoods.Bernoulli(),
+        "likelihood": "bernoulli",
         "encoder": network,
         "decoder": network,
         "num_chains": settings.num_chains,

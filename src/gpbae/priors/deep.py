@@ -91,13 +91,13 @@ class DeepPrior(AbstractLatentPrior):
         return Marginals(mean.reshape(shape), variance.reshape(shape))
 
     def path(self, key, hyper, values, memory, query):
-        keys = jax.random.split(key, len(self.hidden) + 1)
+        *keys_warp, key_last = jax.random.split(key, len(self.hidden) + 1)
         h = query.x
-        for k, layer, p in zip(keys, self.hidden, hyper["hidden"], strict=False):
+        for k, layer, p in zip(keys_warp, self.hidden, hyper["hidden"], strict=True):
             values_per_block = jnp.broadcast_to(p["values"], (h.shape[0], *p["values"].shape[1:]))
             f = layer.path(k, p["hyper"], values_per_block, memory, query._replace(x=h))
             h = h + self.width[None, None] * f
-        return self.last.path(keys[-1], hyper, values, memory, query._replace(x=h))
+        return self.last.path(key_last, hyper, values, memory, query._replace(x=h))
 
     def whitened(self, hyper, values, memory, query, seed):
         mixture = self.marginals(hyper, values, memory, query)
