@@ -106,7 +106,7 @@ def encode(encoder, y: Float[Array, "B P"], mask: Bool[Array, "B P"], key: Key[A
 def encode_with(encoder, y, mask, seeds: Float[Array, "B E"]) -> Float[Array, "B C"]:
     """z = f(y, mask, ε) for given ε; missing cells enter as zeros that the mask explains."""
     dtype = network_dtype(encoder)
-    filled = jnp.where(mask, y, 0).astype(dtype)
+    filled = jnp.where(mask, y, jnp.zeros_like(y)).astype(dtype)
     return jax.vmap(encoder)(filled, mask.astype(dtype), seeds.astype(dtype)).astype(jnp.float64)
 
 

@@ -59,9 +59,7 @@ class RowBatch:
         r = selection.rows
         blocks = jnp.arange(self.size)[None]
         scale = jnp.asarray(table.x.shape[0] / self.size)
-        return Batch(
-            table.x[r], table.y[r], table.mask[r], jnp.ones(self.size, bool), table.group[r], blocks, scale
-        )
+        return Batch(table.x[r], table.y[r], table.mask[r], jnp.ones(self.size, bool), table.group[r], blocks, scale)
 
 
 @dataclasses.dataclass(frozen=True)

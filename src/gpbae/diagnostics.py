@@ -59,7 +59,8 @@ def _temperature_words(frame, temperature):
         what = "hotter" if value > temperature else "colder"
         said.append(
             f"{name} runs at kinetic temperature {value:.3f}, {what} than {temperature:g} by more than "
-            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. Use a smaller step_size or a larger batch_size."
+            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. "
+            "Use a smaller step_size or a larger batch_size."
         )
     return said
 

@@ -9,7 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import diagnostics, inducing, likelihoods, metrics, networks, posterior, progress, run, start, tables, weights
+from gpbae import (
+    diagnostics,
+    inducing,
+    likelihoods,
+    metrics,
+    networks,
+    posterior,
+    progress,
+    run,
+    start,
+    tables,
+    weights,
+)
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import GpbaeError, InputError
@@ -36,7 +48,7 @@ class BAE:
     latents : "persistent" (each row keeps its latent), "amortised" (born from the encoder each sweep) or "auto".
     num_chains, num_warmup, num_samples, thinning : chains; warm-up sweeps; draws kept per chain; sweeps per draw.
     batch_size : rows per sampler step; None takes all.
-    sampler_steps, encoder_steps : K sampler steps per sweep; J encoder steps per sweep (amortised) or draw (persistent).
+    sampler_steps, encoder_steps : K sampler steps per sweep; J encoder steps per sweep (amortised) or draw.
     step_size : "auto" measures the stiffest direction and keeps its discretisation error within 2 %; or a number.
     friction, temperature : of the sampler; anything but temperature 1 is not the posterior.
     standardise : work on standardised columns and centred inputs; undone on the way out.
@@ -75,7 +87,9 @@ class BAE:
     def set_params(self, **params: Any):
         for name, value in params.items():
             if name not in self._names():
-                raise InputError(f"{type(self).__name__} has no argument {name!r}; it takes {', '.join(self._names())}.")
+                raise InputError(
+                    f"{type(self).__name__} has no argument {name!r}; it takes {', '.join(self._names())}."
+                )
             setattr(self, name, value)
         return self
 
@@ -226,14 +240,15 @@ class BAE:
         return RowBatch(int(self.batch_size))
 
     def _start(self, model, plan, table, decoder_of, encoder_of, latents):
-        rng = np.random.default_rng([self.seed, 1])
         key = jax.random.key(self.seed)
         spread = 0.0 if isinstance(decoder_of(key), networks.IdentityDecoder) else 0.1
         chains = []
         for c in range(self.num_chains):
             key_decoder, key_encoder, key_chain = jax.random.split(jax.random.fold_in(key, c), 3)
             encoder = encoder_of(key_encoder)
-            noisy = jnp.asarray(latents + spread * np.random.default_rng([self.seed, 2, c]).standard_normal(latents.shape))
+            noisy = jnp.asarray(
+                latents + spread * np.random.default_rng([self.seed, 2, c]).standard_normal(latents.shape)
+            )
             chains.append(run.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
         static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
         return jax.tree.map(lambda *a: jnp.stack(a), *chains), static
@@ -530,7 +545,9 @@ class BAE:
             if "inducing" in name or np.ptp(np.asarray(value), axis=0).max(initial=0.0) == 0:
                 continue
             flat = np.asarray(value).reshape(*shape, -1)
-            named |= {name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))}
+            named |= {
+                name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
+            }
         if hasattr(self.model_.likelihood, "log_noise") and jax.tree.leaves(draws.shared["likelihood"]):
             noise = np.exp(np.asarray(draws.shared["likelihood"].log_noise)).reshape(*shape, -1)
             named |= {"noise" if noise.shape[2] == 1 else f"noise[{i}]": noise[:, :, i] for i in range(noise.shape[2])}
@@ -552,7 +569,10 @@ class BAE:
         shared, values, local = self.kinetic_temperature_
         hyper = {k: v for k, v in shared["prior"].items() if k in ("kernel", "log_latent_noise")}
         hidden = [{k: v for k, v in h["hyper"].items() if k != "inducing"} for h in shared["prior"].get("hidden", ())]
-        inducing_leaves = [shared["prior"].get("inducing"), *(h["hyper"].get("inducing") for h in shared["prior"].get("hidden", ()))]
+        inducing_leaves = [
+            shared["prior"].get("inducing"),
+            *(h["hyper"].get("inducing") for h in shared["prior"].get("hidden", ())),
+        ]
         blocks = {
             "decoder": shared["decoder"],
             "GP values": (values, [h["values"] for h in shared["prior"].get("hidden", ())]),
@@ -644,7 +664,9 @@ class GPBAE(BAE):
     def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
         given = self._given_kernels()
         if len(given) not in (1, latent_dim):
-            raise InputError(f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}.")
+            raise InputError(
+                f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}."
+            )
         return tuple(start.choose_lengthscale(k, x, latents, codes, rng) for k in given)
 
     def _hyper(self, kernels) -> Hyper:

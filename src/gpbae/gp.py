@@ -24,9 +24,7 @@ class Projection(NamedTuple):
     residual: Float[Array, "k B"]
 
 
-def sparse_projection(
-    kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]
-) -> Projection:
+def sparse_projection(kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]) -> Projection:
     """What a sparse conditional needs of the inputs, with u = L v and L = chol K_SS."""
     features = [k.features(inputs) for k in kernels]
     L = cholesky(jnp.stack([gram(k, inducing, inducing) for k in kernels]))
@@ -35,9 +33,7 @@ def sparse_projection(
     return Projection(A, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0))
 
 
-def sparse_mean(
-    projection: Projection, values: Float[Array, "G C M"], slot: Int[Array, " B"]
-) -> Float[Array, "B C"]:
+def sparse_mean(projection: Projection, values: Float[Array, "G C M"], slot: Int[Array, " B"]) -> Float[Array, "B C"]:
     """E[fₙ | v] = aₙᵀ v of the row's own group."""
     A = _per_channel(projection.weights, values.shape[1])
     if values.shape[0] == 1:
@@ -56,7 +52,7 @@ def values_posterior(
     variance: Float[Array, "B C"],
     blocks: Int[Array, "G n"],
 ) -> tuple[Float[Array, "G C M"], Float[Array, "G C M M"]]:
-    """p(v | Z) is Gaussian with precision I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean and the Cholesky factor of the precision."""
+    """p(v | Z) is Gaussian with precision I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean and the precision's Cholesky factor."""
     C = latents.shape[1]
     A = gather(jnp.moveaxis(_per_channel(projection.weights, C), 2, 0), blocks)
     weight = gather(1 / variance, blocks)
@@ -138,9 +134,7 @@ def exact_conditional(
     return mean, prior - jnp.swapaxes(A, -1, -2) @ A
 
 
-def fitc_log_marginal(
-    projection: Projection, latents: Float[Array, "B C"], noise_variance: Array
-) -> Array:
+def fitc_log_marginal(projection: Projection, latents: Float[Array, "B C"], noise_variance: Array) -> Array:
     """log ∫ p(Z | v) p(v) dv = Σ_c log N(z_c; 0, AᵀA + diag σ̃² + σ²I), one group; the reference for tests."""
     C = latents.shape[1]
     A = _per_channel(projection.weights, C)

@@ -106,9 +106,7 @@ def _sampler_step(model, plan, table, settings, adapting, carry, key):
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
     gradient, terms = model.gradient(part.position, batch)
-    part = jax.lax.cond(
-        adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part
-    )
+    part = jax.lax.cond(adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part)
     part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
 
@@ -126,9 +124,7 @@ def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, 
     state = chain.sampler
     local = _newborn(model, encoder, state.position.shared, plan.batching.batch(table, selection), key_seed)
     fresh = sghmc.refresh_momentum(key_momentum, local, state.preconditioner.local, settings)
-    return state._replace(
-        position=state.position._replace(local=local), momentum=state.momentum._replace(local=fresh)
-    )
+    return state._replace(position=state.position._replace(local=local), momentum=state.momentum._replace(local=fresh))
 
 
 def _newborn(model, encoder, shared, batch, key):
@@ -207,7 +203,9 @@ def run_block(
 
     def one_chain(chain, noise):
         def body(c, temperature):
-            return _sweep(model, plan, table, static, settings._replace(temperature=temperature, noise=noise), adapting, c)
+            return _sweep(
+                model, plan, table, static, settings._replace(temperature=temperature, noise=noise), adapting, c
+            )
 
         chain, reports = jax.lax.scan(body, chain, temperatures)
         report = jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
@@ -375,7 +373,5 @@ def _gradient_noise(model, plan, table, encoder, state, key):
     start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
     (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
     repeats = plan.sampler_steps if plan.amortised else 1
-    variance = jax.tree.map(
-        lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total
-    )
+    variance = jax.tree.map(lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total)
     return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)

@@ -11,7 +11,6 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Key
 
 import gpbae.runtime  # noqa: F401  (float64 before the first array)
-
 from gpbae.errors import InputError
 
 Cells = Float[Array, "*rows P"]

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
 import gpbae.runtime  # noqa: F401  (float64 before the first array)
-
 from gpbae.errors import InputError
 
 ACTIVATIONS: dict[str, Callable] = {

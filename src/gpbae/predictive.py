@@ -64,7 +64,7 @@ class Predictive:
     @functools.cached_property
     def samples(self) -> np.ndarray:
         """Draws of y, observation noise included, (draws, rows, ...)."""
-        S, R, T, P = self._eta.shape
+        S, R, T, _ = self._eta.shape
         if self._likelihood is None:
             flat = np.asarray(self._eta, np.float64)
         else:
@@ -108,7 +108,7 @@ class Predictive:
         """log of the predictive mixture density of every observed cell, original units; NaN elsewhere."""
         if self._likelihood is None:
             raise ValueError("A predictive over latents has no observation density.")
-        S, R, T, P = self._eta.shape
+        S, R = self._eta.shape[:2]
         target = self._scaler.forward(np.where(mask, y, 0.0)).astype(self._eta.dtype)
         cells = _per_draw(
             lambda lik, eta: logsumexp(

@@ -102,9 +102,9 @@ def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: F
             rows = jax.random.randint(key_rows, (min(128, latents.shape[0]),), 0, latents.shape[0])
             small = full._replace(y=full.y[rows], mask=full.mask[rows], valid=full.valid[rows])
             seeds = jax.random.normal(key_seed, (len(rows), eqx.combine(weights, static).seed_size), jnp.float32)
-            g = jax.grad(
-                lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], seeds)
-            )(weights)
+            g = jax.grad(lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], seeds))(
+                weights
+            )
             updates, opt_state = inference.update(inference.optimiser(plan), g, opt_state)
             return (eqx.apply_updates(weights, updates), opt_state), None
 
@@ -162,7 +162,9 @@ class Sampler:
 
     def _measure(self, chains, starting=False):
         friction = jnp.asarray(self.budget.friction)
-        return inference.measure(self.model, self.plan, self.table, self.static, chains, friction, jnp.asarray(starting))
+        return inference.measure(
+            self.model, self.plan, self.table, self.static, chains, friction, jnp.asarray(starting)
+        )
 
     def _set_step_size(self, stiffness) -> None:
         """One step size for all chains, from the stiffest place seen since the scales were measured: curvature
@@ -249,8 +251,9 @@ class Sampler:
             draws.append(jax.tree.map(np.asarray, self._draw()))
             kinetic.append(jax.tree.map(np.asarray, report.kinetic_temperature))
             clamped.append(float(np.mean(np.asarray(report.fraction_clamped))))
+            loss = float(np.mean(np.asarray(report.encoder_loss)))
             self._say(phase="sampling", done=i + 1, total=budget.num_samples, log_joint=_total(report.terms),
-                      encoder_loss=float(np.mean(np.asarray(report.encoder_loss))), step_size=self.step_size)  # fmt: skip
+                      encoder_loss=loss, step_size=self.step_size)  # fmt: skip
         stacked = jax.tree.map(lambda *a: np.stack(a, axis=1), *draws)
         temperature = jax.tree.map(lambda *a: np.stack(a, axis=1), *kinetic)
         return Result(stacked, self.chains, self.step_size, temperature, float(np.mean(clamped)), self.noise_share,

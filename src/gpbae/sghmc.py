@@ -23,7 +23,7 @@ import gpbae.runtime  # noqa: F401  (float64 before the first array)
 
 Gradient = Callable[[Any], Any]
 SMALLEST_WINDOW = 300.0
-"""Steps.  Gradients of a slowly moving chain are correlated, and the rule for τ would shrink the window to chase them."""
+"""Steps.  Gradients of a slow chain are correlated, and the rule for τ alone would shrink the window to chase them."""
 
 
 class State(NamedTuple):
@@ -90,7 +90,9 @@ def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings
 def _momentum_update(xi, gradient, momentum, preconditioner, noise, settings):
     """New momentum of one leaf and the number of coordinates whose injected variance would be negative."""
     dtype = gradient.dtype
-    eta2, alpha, temperature = (a.astype(dtype) for a in (settings.step_size**2, settings.friction, settings.temperature))
+    eta2, alpha, temperature = (
+        a.astype(dtype) for a in (settings.step_size**2, settings.friction, settings.temperature)
+    )
     m = jax.lax.rsqrt(preconditioner)
     variance = 2 * temperature * eta2 * alpha * m - (eta2 * m) ** 2 * noise
     moved = (1 - alpha) * momentum - eta2 * m * gradient + jnp.sqrt(jnp.maximum(variance, 0)) * xi
@@ -156,9 +158,7 @@ def curvature_scale(
     return jax.tree.map(lambda t: jnp.clip(t / num_probes, 1e-6, None) ** -0.25, total)
 
 
-def largest_curvature(
-    key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 20
-) -> Array:
+def largest_curvature(key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 20) -> Array:
     """Largest |eigenvalue| of M^{1/2} H M^{1/2}, M = c² V^{-1/2}, by power iteration: s = η² λ is the stiffest mode."""
     root = jax.tree.map(lambda c, p: c * p**-0.25, state.scale, state.preconditioner)
 

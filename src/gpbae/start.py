@@ -86,9 +86,9 @@ def choose_lengthscale(kernel: AbstractKernel, x: np.ndarray, z: np.ndarray, cod
 
 def _whole_groups(codes, rng):
     """A random set of rows made of whole groups, or of neighbours where a group is large."""
-    rows: list[int] = []
+    rows: list[np.intp] = []
     for g in rng.permutation(int(codes.max()) + 1):
-        rows += list(np.flatnonzero(codes == g))
+        rows.extend(np.flatnonzero(codes == g))
         if len(rows) >= LARGEST_SUBSAMPLE:
             break
     stride = max(1, len(rows) // LARGEST_SUBSAMPLE) if len(rows) > 4 * LARGEST_SUBSAMPLE else 1

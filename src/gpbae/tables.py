@@ -102,7 +102,9 @@ def _numbers(a: Any, name: str) -> np.ndarray:
     if array.dtype.kind == "c":
         raise InputError(f"{name} must be real; got complex numbers. Pass real and imaginary parts as columns.")
     if array.dtype.kind in "mM":
-        raise InputError(f"{name} must hold numbers; got {array.dtype} data. Pass e.g. (t - t0) / np.timedelta64(1, 'D').")
+        raise InputError(
+            f"{name} must hold numbers; got {array.dtype} data. Pass e.g. (t - t0) / np.timedelta64(1, 'D')."
+        )
     try:
         return np.array(array, dtype=np.float64)
     except (TypeError, ValueError) as problem:

@@ -1,0 +1,153 @@
+"""End to end, through the public surface: what `gpbae verify` shows, and what a chain must never do."""
+
+import hashlib
+
+import jax
+import numpy as np
+import pytest
+
+from gpbae import inference, run, verify
+from gpbae.estimators import GPBAE
+
+REGRESSION = [(1, False, False), (1, True, False), (2, False, True), (2, True, True)]
+MORE_REGRESSION = [(1, False, True), (1, True, True), (2, False, False), (2, True, False)]
+
+
+def check_regression(case):
+    n = verify.gp_regression(*case)
+    assert n["mean"] <= 0.1 and n["low"] >= 0.93 and n["high"] <= 1.07, n
+
+
+@pytest.mark.parametrize("case", REGRESSION)
+def test_identity_decoder_is_gaussian_process_regression(case):
+    check_regression(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MORE_REGRESSION)
+def test_identity_decoder_is_gaussian_process_regression_in_the_other_cases(case):
+    check_regression(case)
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        verify.sparse_is_exact,
+        verify.one_layer_is_sparse,
+        verify.white_kernel_is_independent,
+        verify.minibatches_average,
+    ],
+)
+def test_densities_agree(identity):
+    assert identity()["difference"] <= 1e-6
+
+
+def test_sampler_follows_its_exact_law():
+    n = verify.gaussian_law()
+    assert max(n.values()) <= 4.5, n
+
+
+def test_cold_chain_rests_at_the_map():
+    n = verify.cold_is_map()
+    assert 0.9 <= n["ratio"] <= 1.1, n
+
+
+# What a fitted model does
+
+
+def fingerprint(tree):
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def small_fit(**arguments):
+    settings = {"num_warmup": 200, "num_samples": 100, "thinning": 20}
+    return verify.small_model(**(settings | arguments)).fit(*verify.small_table())
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small_fit()
+
+
+def test_every_block_has_kinetic_temperature_one(fitted):
+    found = {name: float(np.ravel(t)[0]) for name, t in fitted.kinetic_temperatures_().items()}
+    assert set(found) == {"decoder", "GP values", "inducing inputs", "hyper-parameters", "latents"}
+    assert all(abs(t - 1) <= 0.05 for t in found.values()), found
+    shown = fitted.diagnostics()["kinetic_temperature"].dropna()
+    assert len(shown) == len(found)
+    assert not any("optimisation" in sentence for sentence in fitted.diagnostics().attrs["warnings"])
+
+
+def test_a_cold_run_is_called_optimisation():
+    cold = small_fit(temperature=1e-3, num_samples=4)
+    assert any("optimisation" in sentence for sentence in cold.diagnostics().attrs["warnings"])
+
+
+def test_predicting_does_not_change_the_chain(fitted):
+    x, y = verify.small_table()
+    before = fingerprint((fitted.draws_, fitted.encoders_))
+    first = fitted.predict(x[:5]).mean
+    fitted.impute(x, y), fitted.encode(x[:5], y[:5]), fitted.sample(x[:5], 3), fitted.score(x, y)
+    assert fingerprint((fitted.draws_, fitted.encoders_)) == before
+    assert np.array_equal(fitted.predict(x[:5]).mean, first)
+
+
+def test_same_seed_gives_the_same_draws(fitted):
+    again = small_fit(num_samples=5)
+    np.testing.assert_array_equal(again.draws_.local, fitted.draws_.local[:, :5])
+    other = small_fit(num_samples=1, seed=1)
+    assert not np.array_equal(other.draws_.local, fitted.draws_.local[:, :1])
+
+
+def small_sampler(budget, num_chains=2):
+    """The pieces of a run, before it starts."""
+    estimator = GPBAE(decoder="identity", sample_hyperparameters=False, encoder_steps=1, num_chains=num_chains)
+    model, plan, table, *rest = estimator._prepare(*verify.small_table(num_rows=7), None)
+    chains, static = estimator._start(model, plan, table, *rest)
+    return run.Sampler(model, plan, table, static, chains, budget, lambda event: None)
+
+
+BUDGET = run.Budget(4, 6, 2, 0, 0.05, 1.0, 0.05)
+
+
+def test_chains_do_not_depend_on_how_many_there_are():
+    """With the step size given: "auto" takes one for all chains, from the stiffest of them."""
+    two, four = (small_sampler(BUDGET, n).run().draws for n in (2, 4))
+    for a, b in zip(jax.tree.leaves(two), jax.tree.leaves(four), strict=True):
+        np.testing.assert_allclose(a, b[:2], rtol=1e-6, atol=1e-9)
+
+
+def test_what_warm_up_learned_is_frozen_afterwards():
+    sampler = small_sampler(BUDGET)
+    sampler._climb()
+    sampler._warm_up()
+    names = ("preconditioner", "smoothed", "window", "scale")
+    before = {name: fingerprint(getattr(sampler.chains.sampler, name)) for name in names}
+    step_size = sampler.step_size
+    sampler._sample()
+    assert {name: fingerprint(getattr(sampler.chains.sampler, name)) for name in names} == before
+    assert sampler.step_size == step_size
+    start = jax.tree.leaves(sampler.chains.sampler.window)
+    assert all(np.all(np.asarray(leaf) > 30.0) for leaf in start)  # it did learn, all through warm-up
+
+
+def test_log_density_is_traced_once_for_warm_up_and_sampling(monkeypatch):
+    traced = []
+    sweep = inference._sweep
+    monkeypatch.setattr(inference, "_sweep", lambda *args: traced.append(1) or sweep(*args))
+    jax.clear_caches()
+    small_sampler(BUDGET).run()
+    once = len(traced)
+    small_sampler(run.Budget(8, 12, 2, 0, 0.05, 1.0, 0.07)).run()
+    assert 0 < once <= 2 and len(traced) == once  # a scan may trace its body twice, to settle types
+
+
+def test_verify_reports_every_theorem(monkeypatch):
+    passing = (lambda: {"x": 1.0}, "≤ 2", lambda n: n["x"] <= 2, lambda n: str(n["x"]))
+    monkeypatch.setattr(verify, "_checks", lambda quick: {"one": passing, "two": (*passing[:2], lambda n: False, str)})
+    heard = []
+    first, second = verify.run(quick=True, listener=heard.append)
+    assert heard == ["one", "two"] and first.passed and not second.passed and first.figure == "1.0"
