@@ -367,7 +367,7 @@ WORDS = {
 def test_unknown_words_are_named(name):
     with pytest.raises(InputError, match=f"{name}.*got {WORDS[name]!r}"):
         SGPBAE().set_params(**{name: WORDS[name]}).fit(X, Y)
-    if isinstance(WORDS[name], str):
+    if isinstance(WORDS[name], str) and name != "inducing_prior":
         with pytest.raises(InputError, match=name):
             SGPBAE().set_params(**{name: None}).fit(X, Y)
 

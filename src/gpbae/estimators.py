@@ -109,7 +109,10 @@ class BAE:
     # Fitting.
 
     def fit(self, x: Any, y: Any, groups: Any = None, run_dir: Any = None):
-        """Sample the posterior given a table y (NaN = missing), its inputs x and optional group labels."""
+        """Sample the posterior given a table y (NaN = missing), its inputs x and optional group labels.
+
+        With `run_dir` the fitted model is also saved in that folder, as by `save`.
+        """
         problem = self._prepare(x, y, groups)
         model, plan, table, decoder_of, encoder_of, latents = problem
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
@@ -118,6 +121,8 @@ class BAE:
                 chains = run.pretrain(plan, table, static, chains, jnp.asarray(latents), 400)
             result = run.Sampler(model, plan, table, static, chains, self._budget(), listener).run()
         self._keep(model, plan, table, static, result)
+        if run_dir is not None:
+            self.save(run_dir)
         return self
 
     def _budget(self) -> run.Budget:
@@ -136,7 +141,7 @@ class BAE:
                 raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)!r}.")
         if self.latents not in ("auto", "persistent", "amortised"):
             raise InputError(f"latents must be 'auto', 'persistent' or 'amortised'; got {self.latents!r}.")
-        if self.step_size != "auto" and (isinstance(self.step_size, str) or not self.step_size > 0):
+        if self.step_size != "auto" and not (isinstance(self.step_size, int | float) and self.step_size > 0):
             raise InputError(f"step_size must be 'auto' or a number above 0; got {self.step_size!r}.")
 
     def _prepare(self, x, y, groups):

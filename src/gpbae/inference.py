@@ -229,7 +229,12 @@ HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood")
 
 @eqx.filter_jit
 def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, rates: Float[Array, " steps"]):
-    """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise"."""
+    """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise".
+
+    Latents stay where they start for the first half: moved by a decoder that knows nothing yet, they would lose the
+    structure they were given.
+    """
+    released = jnp.arange(rates.shape[0]) >= rates.shape[0] // 2
     transform = optax.scale_by_adam()
 
     def one_chain(chain):
@@ -237,16 +242,17 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
 
         def step(carry, rate_and_index):
             position, opt_state = carry
-            rate, index = rate_and_index
+            rate, index, free = rate_and_index
             key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
             gradient, terms = _map_gradient(model, plan, table, encoder, position, key_rows, key_seed)
             updates, opt_state = update(transform, gradient, opt_state)
             moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
-            return (moved, opt_state), terms
+            local = jax.tree.map(lambda a, b: jnp.where(free, a, b), moved.local, position.local)
+            return (moved._replace(local=local), opt_state), terms
 
         position = chain.sampler.position
         start = (position, transform.init(position))
-        (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30))
+        (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30, released))
         last = jax.tree.map(lambda t: t[-1], terms)
         return chain._replace(sampler=sghmc.init(position)), last
 

@@ -13,8 +13,9 @@ def rmse(mean: np.ndarray, truth: np.ndarray) -> float:
 
 
 def smse(mean: np.ndarray, truth: np.ndarray) -> float:
-    """Squared error over that of the truth's own mean."""
-    return float(np.mean((mean - truth) ** 2) / np.mean((truth - truth.mean()) ** 2))
+    """Squared error over that of the truth's own mean; NaN where the truth does not vary."""
+    variance = np.mean((truth - truth.mean()) ** 2)
+    return float(np.mean((mean - truth) ** 2) / variance) if variance > 0 else float("nan")
 
 
 def gaussian_nll(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> float:

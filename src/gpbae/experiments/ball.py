@@ -27,18 +27,19 @@ class Settings:
     num_test_videos: int = 35
     num_frames: int = 30
     size: int = 32
-    width: int = 500
+    width: int = 128
+    weight_gain: float = 6.0  # logits of a sharp ball need large weights; with gain 1 the picture stays blurred
     num_inducing: int = 15
-    num_chains: int = 2
-    num_warmup: int = 40
-    num_samples: int = 20
+    num_chains: int = 1
+    num_warmup: int = 60
+    num_samples: int = 40
     thinning: int = 1
     sampler_steps: int = 30
-    encoder_steps: int = 10
-    num_map_steps: int = 400
-    bae_num_warmup: int = 20
-    bae_num_samples: int = 10
-    num_encoded_draws: int = 40
+    encoder_steps: int = 50
+    num_map_steps: int = 600
+    bae_num_warmup: int = 30
+    bae_num_samples: int = 20
+    num_encoded_draws: int = 20
 
 
 DEMO = Settings()
@@ -102,10 +103,11 @@ def _videos(settings, num_videos, seed) -> MovingBall:
 
 
 def _shared(settings, seed, progress) -> dict[str, Any]:
-    from gpbae import networks
+    from gpbae import networks, weights
 
     network = networks.MLP((settings.width,), "tanh")
     return {
+        "weight_prior": weights.FanIn(settings.weight_gain),
         "latent_dim": 2,
         "likelihood": "bernoulli",
         "encoder": network,

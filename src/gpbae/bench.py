@@ -1,0 +1,173 @@
+"""How long one sampler step takes, against the least it could take: the matrix products of its gradient.
+
+Three shapes from the paper's experiments, on made-up data.  Everything is timed inside one compiled loop, in one
+process, on one chain; ratios of times from the same run survive a slower or busier machine, milliseconds do not.
+"""
+
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import inference, sghmc
+from gpbae.estimators import SGPBAE
+from gpbae.likelihoods import Bernoulli, Gaussian
+from gpbae.networks import MLP, Conv
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One shape: a table, a model, and the products of its decoder as (rows, inputs, outputs) per layer."""
+
+    name: str
+    num_rows: int
+    num_groups: int
+    event_shape: tuple[int, ...]
+    num_inputs: int
+    latent_dim: int
+    num_inducing: int
+    batch_size: int | None
+    decoder: MLP | Conv
+    binary: bool
+    num_steps: int = 20
+
+    @property
+    def batch_rows(self) -> int:
+        return self.batch_size or self.num_rows
+
+    def layers(self) -> list[tuple[int, int, int]]:
+        if isinstance(self.decoder, MLP):
+            sizes = (self.latent_dim, *self.decoder.widths, int(np.prod(self.event_shape)))
+            return [(self.batch_rows, a, b) for a, b in itertools.pairwise(sizes)]
+        height, width = (-(-side // 4) for side in self.event_shape[:2])
+        B, F, pixels = self.batch_rows, self.decoder.channels, height * width
+        return [(B, self.latent_dim, pixels * F), (B * pixels, 9 * F, 4 * F), (4 * B * pixels, 9 * F, 4 * F),
+                (16 * B * pixels, 9 * F, 1)]  # fmt: skip
+
+
+CASES = (
+    Case("ball", 1050, 35, (1024,), 1, 2, 10, None, MLP((500, 500)), True),
+    Case("mnist", 1024, 1, (28, 28), 2, 16, 32, 512, Conv(channels=8), False, num_steps=10),
+    Case("jura", 359, 1, (3,), 2, 2, 128, 100, MLP((16,)), False, num_steps=100),
+)
+
+
+def run(out: Path | None = None, cases: Sequence[Case] = CASES, repeats: int = 5) -> list[dict[str, Any]]:
+    """One row per case; also written to out/results.json."""
+    rows = [_row(case, repeats) for case in cases]
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        (Path(out) / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The rows as a table: milliseconds, then ratios."""
+    lines = ["| shape | step, ms | gradient, ms | products, ms | step ÷ products | step ÷ gradient | spread |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for row in rows:
+        m = row["metrics"]
+        lines.append(
+            f"| {row['experiment']} | {m['step_ms']:.2f} | {m['gradient_ms']:.2f} | {m['products_ms']:.2f} | "
+            f"{m['step_over_products']:.1f} | {m['step_over_gradient']:.2f} | {m['spread']:.0%} |"
+        )
+    return "\n".join(lines)
+
+
+def _row(case: Case, repeats: int) -> dict[str, Any]:
+    started = time.perf_counter()
+    problem = prepare(case)
+    timers = (_step_timer(case, *problem), _gradient_timer(case, *problem), _products_timer(case))
+    times = np.array([[_milliseconds(timer, case.num_steps) for timer in timers] for _ in range(repeats + 1)])[1:]
+    step, gradient, products = times.min(axis=0)
+    metrics = {
+        "step_ms": step, "gradient_ms": gradient, "products_ms": products, "step_over_products": step / products,
+        "step_over_gradient": step / gradient, "steps_per_second": 1e3 / step,
+        "spread": (np.median(times[:, 0]) - step) / step,
+    }  # fmt: skip
+    return {
+        "experiment": case.name, "model": "SGP-BAE", "seed": 0, "metrics": {k: float(v) for k, v in metrics.items()},
+        "seconds": time.perf_counter() - started,
+    }  # fmt: skip
+
+
+def prepare(case: Case) -> tuple[Any, ...]:
+    """Model, plan, table, encoder skeleton and one chain, as `fit` makes them."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 10.0, (case.num_rows, case.num_inputs))
+    y = rng.standard_normal((case.num_rows, *case.event_shape))
+    y = (y > 1.0).astype(float) if case.binary else y
+    groups = np.arange(case.num_rows) % case.num_groups if case.num_groups > 1 else None
+    estimator = SGPBAE(
+        latent_dim=case.latent_dim, num_inducing=case.num_inducing, batch_size=case.batch_size, decoder=case.decoder,
+        encoder="linear", likelihood=Bernoulli() if case.binary else Gaussian(), latents="persistent", num_chains=1,
+        sampler_steps=case.num_steps, encoder_steps=0,
+    )  # fmt: skip
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, groups)
+    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    return model, dataclasses.replace(plan, redraw_values=False), table, static, chains
+
+
+def _step_timer(case: Case, model, plan, table, static, chains) -> Callable:
+    """A sweep of sampler steps, by the very function that `fit` runs."""
+    noise = None if plan.batching.is_exact else jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
+    settings = sghmc.Settings(jnp.asarray(1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    return lambda: inference.run_block(
+        model, plan, table, static, chains, settings, jnp.ones(1), jnp.asarray(False)
+    )  # fmt: skip
+
+
+def _gradient_timer(case: Case, model, plan, table, static, chains) -> Callable:
+    """As many gradients of one batch, each a little further on so that none can be left out."""
+    position = jax.tree.map(lambda a: a[0], chains.sampler.position)
+    selection = plan.batching.select(jax.random.key(0), table)
+    part = inference.take(sghmc.init(position), selection, plan).position
+
+    @jax.jit
+    def descend(part, table):
+        def once(p, _):
+            gradient, _terms = model.gradient(p, plan.batching.batch(table, selection))
+            return jax.tree.map(lambda a, g: a - jnp.asarray(1e-9, a.dtype) * g, p, gradient), None
+
+        return jax.lax.scan(once, part, None, length=case.num_steps)[0]
+
+    return lambda: descend(part, table)
+
+
+def _products_timer(case: Case) -> Callable:
+    """For each layer X Wᵀ and, backwards, its two products; for the GP those of L⁻¹ K and of the factorisation."""
+    rng = np.random.default_rng(0)
+    M = case.num_inducing
+    shapes = [(r, a, b, np.float32) for r, a, b in case.layers()]
+    shapes += [(case.batch_rows, M, M, np.float64), (M, M, M, np.float64)]
+    pairs = [(jnp.asarray(0.01 * rng.standard_normal((r, a)), t), jnp.asarray(0.01 * rng.standard_normal((b, a)), t))
+             for r, a, b, t in shapes]  # fmt: skip
+
+    @jax.jit
+    def multiply(inputs, weights):
+        def once(weights, _):
+            return [_three_products(X, W) for X, W in zip(inputs, weights, strict=True)], None
+
+        return jax.lax.scan(once, weights, None, length=case.num_steps)[0]
+
+    return lambda: multiply([X for X, _ in pairs], [W for _, W in pairs])
+
+
+def _three_products(X, W):
+    """Forward, and both halves of backward; the barrier keeps the compiler from dropping the one nobody reads."""
+    Y = X @ W.T
+    dW, dX = jax.lax.optimization_barrier((Y.T @ X, Y @ W))
+    return W - jnp.asarray(1e-9, W.dtype) * (dW + dX[0, 0])
+
+
+def _milliseconds(timer: Callable, num_steps: int) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(timer())
+    return 1e3 * (time.perf_counter() - start) / num_steps

@@ -1,0 +1,48 @@
+"""Imports point down: a module knows only what stands above it in this list.  Names on one line are strangers."""
+
+import ast
+from pathlib import Path
+
+import gpbae
+
+LAYERS = (
+    "errors runtime",
+    "linalg likelihoods networks weights sghmc metrics diagnostics progress data",
+    "kernels tables hmc",
+    "gp inducing start predictive",
+    "priors",
+    "autoencoder batches",
+    "inference posterior",
+    "run",
+    "estimators",
+    "io plots files terminal",
+    "charts",
+    "report",
+    "experiments verify bench",
+    "table_commands",
+    "cli",
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
+CONVENIENCES = {("estimators", "io"), ("estimators", "report")}  # model.save and model.report, imported when called
+SOURCE = Path(gpbae.__file__).parent
+
+
+def imported(path):
+    """Modules of the package that a file imports, wherever in the file, but for types only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    guards = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
+    for_types = {id(n) for guard in guards for n in ast.walk(guard)}
+    for node in ast.walk(tree):
+        home = node.module.split(".") if isinstance(node, ast.ImportFrom) and node.module else [""]
+        if home[0] == "gpbae" and id(node) not in for_types:
+            yield from home[1:2] or (alias.name for alias in node.names if alias.name in LEVEL)
+
+
+def test_imports_point_down():
+    for path in SOURCE.rglob("*.py"):
+        importer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if importer == "__init__":
+            continue
+        for name in imported(path):
+            if importer != name and (importer, name) not in CONVENIENCES:
+                assert LEVEL[name] < LEVEL[importer], f"{path.name} imports {name}, which is not below {importer}"

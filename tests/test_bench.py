@@ -1,0 +1,23 @@
+"""The benchmark runs and says what it measured; how long it took is never asserted."""
+
+import json
+
+from gpbae import bench
+from gpbae.networks import MLP, Conv
+
+TINY = bench.Case("tiny", 12, 3, (4,), 1, 2, 3, None, MLP(()), False, num_steps=2)
+
+
+def test_a_row_per_case_is_measured_and_written(tmp_path):
+    rows = bench.run(tmp_path, cases=(TINY,), repeats=1)
+    assert json.loads((tmp_path / "results.json").read_text()) == rows
+    (row,) = rows
+    assert {"experiment", "model", "seed", "metrics", "seconds"} == set(row)
+    assert all(value >= 0 for value in row["metrics"].values())
+    assert "| tiny |" in bench.markdown(rows)
+
+
+def test_products_are_those_of_the_decoder():
+    assert TINY.layers() == [(12, 2, 4)]
+    conv = bench.Case("image", 10, 1, (28, 28), 1, 16, 4, 5, Conv(channels=8), False)
+    assert conv.layers() == [(5, 16, 392), (245, 72, 32), (980, 72, 32), (3920, 72, 1)]

@@ -1,0 +1,102 @@
+"""R-hat and ESS are ArviZ's; words say what a number means; nothing is called converged that was not measured."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+
+from gpbae import diagnostics
+
+FACTS = {"temperature": 1.0, "fraction_clamped": 0.0, "num_chains": 4, "dead": ()}
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def autoregressive(rng, shape=(4, 200), rho=0.6):
+    chains = rng.standard_normal(shape)
+    for t in range(1, shape[1]):
+        chains[:, t] += rho * chains[:, t - 1]
+    return chains
+
+
+def sentences(scalars, temperatures=None, **facts):
+    return diagnostics.warnings(diagnostics.table(scalars, temperatures or {"latents": (1.0, 0.01)}), {**FACTS, **facts})
+
+
+def test_r_hat_and_ess_are_those_of_arviz(rng):
+    chains = autoregressive(rng)
+    rhat, ess = diagnostics.convergence(chains)
+    assert rhat == array_stats.rhat(chains, chain_axis=0, draw_axis=1, method="rank")
+    assert ess == array_stats.ess(chains, chain_axis=0, draw_axis=1, method="bulk")
+    assert rhat < 1.05
+    assert ess < chains.size / 2
+
+
+def test_chains_in_different_modes_are_flagged(rng):
+    modes = np.array([-5.0, 5.0, -5.0, 5.0])[:, None]
+    chains = modes + rng.standard_normal((4, 100))
+    assert diagnostics.convergence(chains)[0] > 1.5
+    assert any("Chains disagree" in s for s in sentences({"a": chains}))
+
+
+def test_a_drifting_chain_is_flagged(rng):
+    chains = np.linspace(0, 10, 100)[None] + rng.standard_normal((4, 100))
+    assert diagnostics.convergence(chains)[0] > 1.5
+
+
+def test_good_chains_get_no_words(rng):
+    assert sentences({"a": rng.standard_normal((4, 200))}, {"latents": (1.01, 0.01)}) == []
+
+
+def test_one_chain_has_no_r_hat(rng):
+    rhat, ess = diagnostics.convergence(rng.standard_normal((1, 200)))
+    assert np.isnan(rhat)
+    assert 100 < ess < 400
+    assert any("R-hat is not available from one chain" in s for s in sentences({}, num_chains=1))
+
+
+@pytest.mark.parametrize(
+    "chains",
+    [np.full((4, 100), 3.0), np.full((4, 100), np.nan), np.ones((4, 3)), np.r_[np.inf, np.ones(99)][None].repeat(4, 0)],
+    ids=["constant", "NaN", "short", "infinite"],
+)
+def test_what_cannot_be_measured_is_not_called_one(chains):
+    rhat, ess = diagnostics.convergence(chains)
+    assert np.isnan(rhat)
+    assert np.isnan(ess)
+
+
+def test_few_independent_draws_are_said(rng):
+    said = sentences({"a": autoregressive(rng, (4, 100), 0.99)})
+    assert any("Few independent draws" in s or "Chains disagree" in s for s in said)
+
+
+@pytest.mark.parametrize(("value", "word"), [(1.2, "hotter"), (0.7, "colder")])
+def test_a_wrong_kinetic_temperature_is_said(value, word):
+    (said,) = sentences({}, {"decoder": (value, 0.01)})
+    assert "decoder" in said
+    assert word in said
+
+
+def test_a_temperature_within_its_error_is_not_blamed():
+    assert sentences({}, {"decoder": (1.2, 0.1)}) == []
+
+
+def test_optimisation_is_called_optimisation():
+    said = sentences({}, {"decoder": (1e-3, 1e-6)}, temperature=1e-3)
+    assert any("optimisation, not sampling" in s for s in said)
+
+
+def test_clamping_and_dead_chains_are_said():
+    assert any("Minibatch noise exceeded" in s for s in sentences({}, fraction_clamped=0.02))
+    assert any("Chain 2 diverged" in s for s in sentences({}, dead=(2,)))
+
+
+def test_the_table_has_a_row_per_quantity_and_block(rng):
+    chains = rng.standard_normal((4, 50))
+    frame = diagnostics.table({"lengthscale": chains}, {"latents": (1.02, 0.01)})
+    assert list(frame.index) == ["lengthscale", "block: latents"]
+    assert frame.loc["lengthscale", "mean"] == pytest.approx(chains.mean())
+    assert frame.loc["block: latents", "kinetic_temperature"] == 1.02

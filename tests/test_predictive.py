@@ -1,0 +1,113 @@
+"""An answer's mean, sd, quantiles, parts and density agree with each other and with SciPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from gpbae.likelihoods import Bernoulli, Gaussian
+from gpbae.predictive import Predictive
+from gpbae.tables import Frame, Scaler
+
+S, R, T, P = 60, 4, 5, 3
+NOISE = 0.3
+SCALER = Scaler(np.array([1.0, -2.0, 0.0]), np.array([2.0, 0.5, 10.0]))
+UNIT = Scaler(np.zeros(P), np.ones(P))
+
+
+def every_draw(likelihood, num=S):
+    return jax.tree.map(lambda a: jnp.broadcast_to(a, (num, *a.shape)), likelihood)
+
+
+@pytest.fixture(scope="module")
+def eta():
+    return np.random.default_rng(0).standard_normal((S, R, T, P))
+
+
+@pytest.fixture(scope="module")
+def answer(eta):
+    rng = np.random.default_rng(1)
+    features = {"hyper": rng.standard_normal((S, 2)), "latent_mean": eta.mean(axis=1)[..., :2] + 0.1}
+    return Predictive(eta, every_draw(Gaussian(NOISE)), SCALER, Frame((P,)), features=features)
+
+
+def test_mean_and_sd_are_those_of_the_mixture(answer, eta):
+    original = eta * SCALER.scale + SCALER.location
+    np.testing.assert_allclose(answer.mean, original.mean(axis=(0, 1)), rtol=1e-12)
+    variance = original.var(axis=(0, 1)) + (NOISE * SCALER.scale) ** 2
+    np.testing.assert_allclose(answer.sd**2, variance, rtol=1e-12)
+
+
+def test_samples_have_the_moments_of_the_answer(answer):
+    assert answer.samples.shape == (S * R, T, P)
+    error = answer.sd / np.sqrt(S * R)
+    assert (np.abs(answer.samples.mean(axis=0) - answer.mean) < 4.5 * error).all()
+    assert (np.abs(answer.samples.std(axis=0) / answer.sd - 1) < 4.5 / np.sqrt(2 * S * R)).all()
+
+
+def test_quantiles_are_in_order_and_intervals_nest(answer):
+    low, median, high = answer.quantile(0.05), answer.quantile(0.5), answer.quantile(0.95)
+    assert (low < median).all()
+    assert (median < high).all()
+    wide, narrow = answer.interval(0.9), answer.interval(0.5)
+    np.testing.assert_allclose(wide, (low, high), rtol=1e-12)
+    assert (wide[0] < narrow[0]).all()
+    assert (narrow[1] < wide[1]).all()
+
+
+def test_variance_parts_add_up(answer):
+    parts = answer.variance_parts()
+    assert all((part >= 0).all() for part in parts.values())
+    np.testing.assert_allclose(sum(parts.values()), answer.sd**2, rtol=1e-9)
+    np.testing.assert_allclose(parts["observation noise"], np.broadcast_to((NOISE * SCALER.scale) ** 2, (T, P)))
+    assert (parts["GP values"][:, :2] > parts["decoder"][:, :2]).all()  # what the features explain is given to them
+
+
+def test_one_draw_has_the_density_of_a_normal():
+    eta = np.random.default_rng(2).standard_normal((1, 1, T, P))
+    answer = Predictive(eta, every_draw(Gaussian(NOISE), 1), SCALER, Frame((P,)))
+    y = SCALER.inverse(eta[0, 0] + 0.2)
+    mask = np.arange(T * P).reshape(T, P) % 4 != 0
+    expected = stats.norm.logpdf(y, SCALER.inverse(eta[0, 0]), NOISE * SCALER.scale)
+    got = answer.log_density(np.where(mask, y, np.nan), mask)
+    np.testing.assert_allclose(got[mask], expected[mask], rtol=1e-12)
+    assert np.isnan(got[~mask]).all()
+
+
+def test_the_density_of_many_draws_is_the_mean_of_densities(answer, eta):
+    y = SCALER.inverse(np.zeros((T, P)))
+    density = stats.norm.pdf(y, eta * SCALER.scale + SCALER.location, NOISE * SCALER.scale)
+    got = answer.log_density(y, np.ones((T, P), bool))
+    np.testing.assert_allclose(got, np.log(density.mean(axis=(0, 1))), rtol=1e-10)
+
+
+def test_binary_answers_are_probabilities(eta):
+    answer = Predictive(eta, every_draw(Bernoulli()), UNIT, Frame((P,)))
+    p = (1 / (1 + np.exp(-eta))).mean(axis=(0, 1))
+    np.testing.assert_allclose(answer.mean, p, rtol=1e-10)
+    np.testing.assert_allclose(answer.sd**2, p * (1 - p), rtol=1e-10)
+    assert set(np.unique(answer.samples)) == {0.0, 1.0}
+    np.testing.assert_allclose(answer.log_density(np.ones((T, P)), np.ones((T, P), bool)), np.log(p), rtol=1e-10)
+
+
+def test_latents_have_no_noise_and_no_density(eta):
+    answer = Predictive(eta, None, UNIT, Frame((P,)))
+    np.testing.assert_allclose(answer.sd, eta.std(axis=(0, 1)))
+    with pytest.raises(ValueError, match="no observation density"):
+        answer.log_density(np.zeros((T, P)), np.ones((T, P), bool))
+
+
+def test_frames_come_back_as_frames(eta):
+    answer = Predictive(eta, None, UNIT, Frame((P,), ["a", "b", "c"]), index=list("vwxyz"))
+    for frame in (answer.mean, answer.sd, answer.quantile(0.3), *answer.interval(), *answer.variance_parts().values()):
+        assert isinstance(frame, pd.DataFrame)
+        assert list(frame.columns) == ["a", "b", "c"]
+        assert list(frame.index) == list("vwxyz")
+
+
+def test_images_keep_their_shape(eta):
+    answer = Predictive(np.repeat(eta, 2, axis=-1), None, UNIT, Frame((2, 3)))
+    assert answer.mean.shape == answer.quantile(0.5).shape == (T, 2, 3)
+    assert answer.samples.shape == (S * R, T, 2, 3)
