@@ -9,6 +9,12 @@ def check_agreement(numbers):
     assert numbers["errors"] <= 4 and numbers["low"] >= 0.9 and numbers["high"] <= 1.1, numbers
 
 
+def test_draws_agree_with_a_short_nuts_run():
+    """Fewer draws know less: means and spreads within their Monte-Carlo errors."""
+    numbers = verify.against_nuts(num_samples=150, nuts_samples=300, num_rows=15, width=3)
+    assert numbers["errors"] <= 4.5 and numbers["sd errors"] <= 4.5, numbers
+
+
 @pytest.mark.slow
 def test_draws_agree_with_a_long_nuts_run():
     check_agreement(verify.against_nuts())

@@ -59,6 +59,7 @@ class Result(NamedTuple):
 Listener = Callable[[dict[str, Any]], None]
 
 
+@eqx.filter_jit
 def start_chain(
     model: Autoencoder, plan: Plan, table: Table, decoder: PyTree, encoder: PyTree, latents: Float[Array, "N C"],
     key: Key[Array, ""],

@@ -31,14 +31,14 @@ class Settings:
     weight_gain: float = 6.0  # logits of a sharp ball need large weights; with gain 1 the picture stays blurred
     num_inducing: int = 15
     num_chains: int = 1
-    num_warmup: int = 60
-    num_samples: int = 40
+    num_warmup: int = 40
+    num_samples: int = 30
     thinning: int = 1
     sampler_steps: int = 30
     encoder_steps: int = 50
     num_map_steps: int = 600
-    bae_num_warmup: int = 30
-    bae_num_samples: int = 20
+    bae_num_warmup: int = 20
+    bae_num_samples: int = 10
     num_encoded_draws: int = 20
 
 
