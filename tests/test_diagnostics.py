@@ -22,7 +22,9 @@ def autoregressive(rng, shape=(4, 200), rho=0.6):
 
 
 def sentences(scalars, temperatures=None, **facts):
-    return diagnostics.warnings(diagnostics.table(scalars, temperatures or {"latents": (1.0, 0.01)}), {**FACTS, **facts})
+    return diagnostics.warnings(
+        diagnostics.table(scalars, temperatures or {"latents": (1.0, 0.01)}), {**FACTS, **facts}
+    )
 
 
 def test_r_hat_and_ess_are_those_of_arviz(rng):
