@@ -389,10 +389,10 @@ def agreement(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> Num
             "high": max(ratios), "ess": float(least[0]), "ess of NUTS": float(least[1])}  # fmt: skip
 
 
-def against_nuts(num_samples: int = 1000, nuts_samples: int = 3000, num_rows: int = 30, width: int = 5) -> Numbers:
+def against_nuts(num_samples: int = 1000, nuts_samples: int = 3000, num_rows: int = 30, **arguments: Any) -> Numbers:
     """A tiny SGP-BAE sampled by this package and by NUTS."""
-    decoder = networks.MLP(widths=(width,)).decoder(jax.random.key(3), 1, (3,))
-    model = small_model(decoder, num_warmup=300, num_samples=num_samples, thinning=20).fit(*small_table(num_rows))
+    settings = {"num_warmup": 300, "num_samples": num_samples, "thinning": 20}
+    model = small_model(**(settings | arguments)).fit(*small_table(num_rows))
     starts = jax.tree.map(lambda a: jnp.asarray(a[:, 0]), model.draws_)
     reference = nuts(model.model_, model.table_, starts, 1, max(300, nuts_samples // 3), nuts_samples)
     return agreement(*(functionals(model.model_, model.table_, d) for d in (model.draws_, reference)))
