@@ -18,6 +18,7 @@ def check_regression(case):
     assert n["mean"] <= 0.1 and n["low"] >= 0.93 and n["high"] <= 1.07, n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REGRESSION)
 def test_identity_decoder_is_gaussian_process_regression(case):
     check_regression(case)
@@ -73,6 +74,7 @@ def fitted():
     return small_fit()
 
 
+@pytest.mark.slow
 def test_every_block_has_kinetic_temperature_one(fitted):
     found = {name: float(np.ravel(t)[0]) for name, t in fitted.kinetic_temperatures_().items()}
     assert set(found) == {"decoder", "GP values", "inducing inputs", "hyper-parameters", "latents"}
@@ -135,6 +137,7 @@ def test_what_warm_up_learned_is_frozen_afterwards():
     assert all(np.all(np.asarray(leaf) > 30.0) for leaf in start)  # it did learn, all through warm-up
 
 
+@pytest.mark.slow
 def test_log_density_is_traced_once_for_warm_up_and_sampling(monkeypatch):
     traced = []
     sweep = inference._sweep
