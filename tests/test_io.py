@@ -182,6 +182,18 @@ def replace_type(manifest):
     manifest["fitted"]["model_"]["type"] = "os.system"
 
 
+def test_a_type_may_move_within_its_package(saved, copy):
+    """Files name the package and the class; those of older releases, which name the module too, are read as well."""
+
+    def lengthen(manifest):
+        prior = manifest["fitted"]["model_"]["fields"]["prior"]
+        assert prior["type"] == "priors.NormalPrior"
+        prior["type"] = "priors.normal.NormalPrior"
+
+    rewrite(copy, lengthen)
+    np.testing.assert_array_equal(load(copy).predict(X).mean, saved[0].predict(X).mean)
+
+
 TAMPERED = {
     "version": (lambda m: m.update(version=99), "format version 99"),
     "format": (lambda m: m.update(format="other"), "does not describe a gpbae model"),

@@ -41,7 +41,7 @@ ROLES = ("decoder", "encoder")
 
 
 def _value_types() -> dict[str, type]:
-    """Every dataclass and named tuple of the modules that hold values, by "module.Class"."""
+    """Every dataclass and named tuple of the modules and packages that hold values, by "module.Class"."""
     found = {}
     for home in HOMES:
         for thing in vars(home).values():
@@ -52,7 +52,13 @@ def _value_types() -> dict[str, type]:
 
 
 def _name(cls: type) -> str:
-    return f"{cls.__module__.removeprefix('gpbae.')}.{cls.__qualname__}"
+    return _short(f"{cls.__module__.removeprefix('gpbae.')}.{cls.__qualname__}")
+
+
+def _short(name: str) -> str:
+    """Module or package, and class: a file does not say where in a package a type lives, so that it may move."""
+    home, _, rest = name.partition(".")
+    return f"{home}.{rest.rpartition('.')[2]}"
 
 
 TYPES = _value_types()
@@ -166,7 +172,7 @@ class Reader:
         return networks.ACTIVATIONS[node["activation"]]
 
     def _object(self, node):
-        cls = TYPES.get(node["type"])
+        cls = TYPES.get(_short(node["type"]))
         if cls is None:
             raise _Damaged(f"names an unknown type {node['type']!r}")
         names = getattr(cls, "_fields", None) or [f.name for f in dataclasses.fields(cls)]
