@@ -1,0 +1,166 @@
+"""From an estimator's arguments and a table to a model, a plan, starting points and chains."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import likelihoods, networks, run, start, tables, weights
+from gpbae.autoencoder import Autoencoder
+from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
+from gpbae.errors import InputError
+from gpbae.inference import Plan
+from gpbae.priors import NormalPrior
+
+LARGEST_PERSISTENT = 50_000_000
+
+
+class Building:
+    """Reads the arguments of an estimator; what differs between models is a method to override."""
+
+    def _prepare(self, x, y, groups):
+        """Check everything before anything is compiled."""
+        self._check_arguments()
+        seen = tables.observations(y)
+        if not seen.mask.any():
+            raise InputError("y must have at least one observed cell; got only NaN.")
+        num_rows, num_columns = seen.values.shape
+        labels = tables.group_codes(groups, num_rows)
+        x_values = self._inputs(x, num_rows)
+        rng = np.random.default_rng(self.seed)
+        likelihood = self._likelihood(seen).initialise(num_columns)
+        scaler = tables.fit_scaler(seen.values, seen.mask, self.standardise and likelihood.standardises)
+        y_values = np.where(seen.mask, scaler.forward(seen.values), 0.0)
+        latent_dim = self._latent_dim(y_values, seen.mask)
+        latents = self._starting_latents(likelihood, y_values, seen.mask, latent_dim, rng)
+        self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
+        self.grouped_ = groups is not None
+        self.x_location_ = self._x_location(x_values)
+        x_centred = x_values - self.x_location_
+        latents = self._settle_latents(latents, y_values, seen, x_centred, labels.codes, rng)
+        prior = self._prior(x_centred, latents, labels.codes, latent_dim, rng)
+        group_rows = tables.arrange(labels.codes, len(labels.labels))
+        batching = self._batching(prior, num_rows, group_rows)
+        decoder_of = lambda k: networks.build_decoder(self.decoder, k, latent_dim, seen.frame.event_shape)  # noqa: E731
+        encoder_of = lambda k: networks.build_encoder(self.encoder, k, seen.frame.event_shape, latent_dim)  # noqa: E731
+        skeleton = decoder_of(jax.random.key(0))
+        dtype = networks.network_dtype(skeleton)
+        table = Table(jnp.asarray(x_centred), jnp.asarray(y_values, dtype), jnp.asarray(seen.mask),
+                      jnp.asarray(labels.codes, jnp.int32), jnp.asarray(group_rows, jnp.int32))  # fmt: skip
+        model = Autoencoder(prior, eqx.filter(skeleton, eqx.is_inexact_array, inverse=True), self._weight_prior(),
+                            likelihood, batching.values_are_local)  # fmt: skip
+        return model, self._plan(batching, prior, num_rows * latent_dim), table, decoder_of, encoder_of, latents
+
+    def _check_arguments(self) -> None:
+        counts = {"num_chains": 1, "num_warmup": 1, "num_samples": 1, "thinning": 1, "sampler_steps": 1,
+                  "encoder_steps": 0, "num_map_steps": 0, "seed": 0}  # fmt: skip
+        for name, least in counts.items():
+            check_count(name, getattr(self, name), least)
+        for name in ("latent_dim", "batch_size"):
+            check_count(name, getattr(self, name), 1, or_none=True)
+        for name, low, high in (("friction", 0, 1), ("temperature", 0, np.inf)):
+            if isinstance(getattr(self, name), str) or not low < getattr(self, name) < high:
+                raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)!r}.")
+        if self.latents not in ("auto", "persistent", "amortised"):
+            raise InputError(f"latents must be 'auto', 'persistent' or 'amortised'; got {self.latents!r}.")
+        if self.step_size != "auto" and not (isinstance(self.step_size, int | float) and self.step_size > 0):
+            raise InputError(f"step_size must be 'auto' or a number above 0; got {self.step_size!r}.")
+
+    # What differs between models.
+
+    def _inputs(self, x, num_rows) -> np.ndarray:
+        if x is not None:
+            tables.inputs(x, num_rows)  # checked, then forgotten: latents do not depend on it
+        return np.zeros((num_rows, 1))
+
+    def _x_location(self, x_values) -> np.ndarray:
+        return x_values.mean(axis=0) if self.standardise else np.zeros(x_values.shape[1])
+
+    def _settle_latents(self, latents, y_values, seen, x, codes, rng) -> np.ndarray:
+        """Without inputs there is nothing to choose by."""
+        return latents
+
+    def _prior(self, x, latents, codes, latent_dim, rng):
+        return NormalPrior(latent_dim)
+
+    # What all have.
+
+    def _likelihood(self, seen):
+        if isinstance(self.likelihood, likelihoods.AbstractLikelihood):
+            likelihood = self.likelihood
+        elif isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian", "bernoulli"):
+            observed = seen.values[seen.mask]
+            binary = bool(np.isin(observed, (0.0, 1.0)).all())
+            word = ("bernoulli" if binary else "gaussian") if self.likelihood == "auto" else self.likelihood
+            likelihood = likelihoods.Bernoulli() if word == "bernoulli" else likelihoods.Gaussian()
+        else:
+            raise InputError(f"likelihood must be 'auto' or a value of gpbae.likelihoods; got {self.likelihood!r}.")
+        if isinstance(likelihood, likelihoods.Bernoulli) and not np.isin(seen.values[seen.mask], (0.0, 1.0)).all():
+            raise InputError("Bernoulli needs cells that are 0, 1 or NaN; got other numbers. Use Gaussian().")
+        return likelihood
+
+    def _latent_dim(self, y_values, mask) -> int:
+        if self.latent_dim is not None:
+            return int(self.latent_dim)
+        identity = isinstance(self.decoder, networks.Identity) or self.decoder == "identity"
+        return y_values.shape[1] if identity else start.choose_latent_dim(y_values, mask)
+
+    def _starting_latents(self, likelihood, y_values, mask, latent_dim, rng) -> np.ndarray:
+        if isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
+            return np.asarray(likelihood.link(jnp.asarray(y_values))) * mask
+        return start.principal_latents(y_values, mask, latent_dim, rng)
+
+    def _weight_prior(self):
+        if isinstance(self.weight_prior, weights.AbstractWeightPrior):
+            return self.weight_prior
+        if not isinstance(self.weight_prior, str) or self.weight_prior not in weights.WORDS:
+            raise InputError(f"weight_prior must be one of {', '.join(weights.WORDS)}; got {self.weight_prior!r}.")
+        return weights.WORDS[self.weight_prior]()
+
+    def _batching(self, prior, num_rows, group_rows):
+        """All rows, random rows, or whole groups where rows are coupled or a batch can hold them."""
+        if self.batch_size is None or self.batch_size >= num_rows:
+            return FullBatch()
+        num_groups, longest = group_rows.shape
+        if prior.couples_rows and self.batch_size < longest:
+            raise InputError(
+                f"{type(self).__name__} couples all rows of a group, so batch_size must cover whole groups; got "
+                f"{self.batch_size} for a group of {longest}. Use SGPBAE(num_inducing=...) or batch_size=None."
+            )
+        if prior.couples_rows or (num_groups > 1 and self.batch_size >= longest and prior.latent_dim):
+            return GroupBatch(min(max(1, self.batch_size // longest), num_groups))
+        return RowBatch(int(self.batch_size))
+
+    def _plan(self, batching, prior, num_latents: int) -> Plan:
+        fits = num_latents <= LARGEST_PERSISTENT
+        amortised = self.latents == "amortised" or (self.latents == "auto" and not fits)
+        redraw = not isinstance(batching, RowBatch) and not (amortised and not batching.is_exact)
+        return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, redraw)
+
+    def _budget(self) -> run.Budget:
+        return run.Budget(self.num_warmup, self.num_samples, self.thinning, self.num_map_steps, self.friction,
+                          self.temperature, self.step_size)  # fmt: skip
+
+    def _start(self, model, plan, table, decoder_of, encoder_of, latents):
+        key = jax.random.key(self.seed)
+        spread = 0.0 if isinstance(decoder_of(key), networks.IdentityDecoder) else 0.1
+        chains = []
+        for c in range(self.num_chains):
+            key_decoder, key_encoder, key_chain = jax.random.split(jax.random.fold_in(key, c), 3)
+            encoder = encoder_of(key_encoder)
+            noisy = jnp.asarray(
+                latents + spread * np.random.default_rng([self.seed, 2, c]).standard_normal(latents.shape)
+            )
+            chains.append(run.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
+        static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
+        return jax.tree.map(lambda *a: jnp.stack(a), *chains), static
+
+
+def check_count(name: str, value: Any, least: int, or_none: bool = False) -> None:
+    if value is None and or_none:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        either = " or None" if or_none else ""
+        raise InputError(f"{name} must be a whole number of at least {least}{either}; got {value!r}.")

@@ -1,0 +1,126 @@
+"""How well a fitted model was sampled: function-space quantities, kinetic temperatures, one frame for all draws."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import diagnostics, networks, posterior
+from gpbae.autoencoder import Position, encode
+from gpbae.fitted import Fitted, merge
+
+NUM_REFERENCE_ROWS = 300
+
+
+class Inspection(Fitted):
+    """diagnostics and to_arviz, then the numbers behind them."""
+
+    kinetic_temperature_: Position
+    fraction_clamped_: float
+    dead_chains_: np.ndarray
+    temperature: float
+
+    def diagnostics(self):
+        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words."""
+        self._fitted()
+        frame = diagnostics.table(self.scalars_(), self.kinetic_temperatures_())
+        facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_,
+                 "num_chains": self.num_chains_, "dead": self.dead_chains_}  # fmt: skip
+        frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
+        return frame
+
+    def to_arviz(self):
+        """Function-space draws as an ArviZ DataTree (chain, draw)."""
+        from arviz_base import from_dict
+
+        return from_dict({"posterior": self.scalars_()})
+
+    def scalars_(self) -> dict[str, np.ndarray]:
+        """Function-space quantities by name, each (chain, draw): predictive means, hyper-parameters, noise."""
+        chosen = np.arange(self._num_draws)
+        draws = self._flat_draws(chosen)
+        shape = (self.num_chains_, self._num_draws)
+        named = {}
+        sampled = draws.shared["prior"]
+        described = jax.vmap(self.model_.prior.describe)(sampled) if jax.tree.leaves(sampled) else {}
+        for name, value in described.items():
+            if "inducing" in name or np.ptp(np.asarray(value), axis=0).max(initial=0.0) == 0:
+                continue
+            flat = np.asarray(value).reshape(*shape, -1)
+            named |= {
+                name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
+            }
+        if hasattr(self.model_.likelihood, "log_noise") and jax.tree.leaves(draws.shared["likelihood"]):
+            noise = np.exp(np.asarray(draws.shared["likelihood"].log_noise)).reshape(*shape, -1)
+            named |= {"noise" if noise.shape[2] == 1 else f"noise[{i}]": noise[:, :, i] for i in range(noise.shape[2])}
+        return {**named, **self._predictive_scalars(draws, shape)}
+
+    def _predictive_scalars(self, draws, shape) -> dict[str, np.ndarray]:
+        """Predictive means of a few training cells."""
+        if self.plan_.amortised:
+            return {}
+        num_rows = self.table_.x.shape[0]
+        rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, 8)).astype(int))
+        _, eta = posterior.decode_training(self.model_, draws, self.table_)
+        columns = np.unique(np.linspace(0, self.frame_size_ - 1, min(self.frame_size_, 4)).astype(int))
+        picked = np.asarray(eta, np.float64)[:, rows][:, :, columns].reshape(*shape, len(rows), len(columns))
+        return {f"output[{r},{c}]": picked[:, :, i, j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
+
+    def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
+        """Kinetic temperature of each block of variables over the sampling phase, and its Monte-Carlo error."""
+        shared, values, local = self.kinetic_temperature_
+        hyper = {k: v for k, v in shared["prior"].items() if k in ("kernel", "log_latent_noise")}
+        hidden = [{k: v for k, v in h["hyper"].items() if k != "inducing"} for h in shared["prior"].get("hidden", ())]
+        inducing_leaves = [
+            shared["prior"].get("inducing"),
+            *(h["hyper"].get("inducing") for h in shared["prior"].get("hidden", ())),
+        ]
+        blocks = {
+            "decoder": shared["decoder"],
+            "GP values": (values, [h["values"] for h in shared["prior"].get("hidden", ())]),
+            "inducing inputs": inducing_leaves,
+            "hyper-parameters": (hyper, hidden, shared["likelihood"]),
+            "latents": local,
+        }
+        sizes = self._leaf_sizes()
+        return {name: _weighted(tree, sizes) for name, tree in blocks.items() if jax.tree.leaves(tree)}
+
+    def _leaf_sizes(self) -> dict[int, int]:
+        """Coordinates behind each temperature: big leaves weigh more."""
+        position = Position(self.draws_.shared, self.draws_.values, self.kinetic_temperature_.local)
+        pairs = zip(jax.tree.leaves(self.kinetic_temperature_), jax.tree.leaves(position), strict=True)
+        return {id(t): int(np.prod(np.shape(p)[2:])) for t, p in pairs}
+
+    def _rotations(self) -> np.ndarray:
+        """For every draw the orthogonal map that turns its latents into the frame of the last draw (Procrustes)."""
+        C, S = self.latent_dim_, self._num_draws
+        eye = np.broadcast_to(np.eye(C), (self.num_chains_, S, C, C)).copy()
+        if isinstance(self.model_.decoder, networks.IdentityDecoder):
+            return eye
+        z = self._reference_latents()
+        target = z[0, -1]
+        for c in range(self.num_chains_):
+            for s in range(S):
+                u, _, vt = np.linalg.svd(z[c, s].T @ target)
+                eye[c, s] = u @ vt
+        return eye
+
+    def _reference_latents(self) -> np.ndarray:
+        """(chain, draw, rows, C): sampled latents of some rows, or the encoder's where none are kept."""
+        num_rows = self.table_.x.shape[0]
+        rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, NUM_REFERENCE_ROWS)).astype(int))
+        if not self.plan_.amortised:
+            z, _ = posterior.decode_training(self.model_, merge(self.draws_), self.table_)
+            z = np.asarray(z)[:, rows]
+            return z.reshape(self.num_chains_, self._num_draws, *z.shape[1:])
+        encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
+        once = jax.vmap(lambda e: encode(e, self.table_.y[rows], self.table_.mask[rows], self._key("frame")))(encoders)
+        return np.broadcast_to(np.asarray(once)[:, None], (self.num_chains_, self._num_draws, *once.shape[1:]))
+
+
+def _weighted(tree, sizes) -> tuple[float, float]:
+    """Average over leaves by size, and the standard error from the spread over (chain, draw) blocks."""
+    leaves = jax.tree.leaves(tree)
+    weights_ = np.maximum([sizes[id(t)] for t in leaves], 1)
+    series = np.average(np.stack([np.asarray(t) for t in leaves]), axis=0, weights=weights_)
+    return float(series.mean()), float(series.std() / np.sqrt(max(series.size - 1, 1)))

@@ -1,0 +1,257 @@
+"""What a fitted model is asked: rows in, predictive distributions out."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import metrics, posterior, tables
+from gpbae.autoencoder import Position
+from gpbae.errors import InputError
+from gpbae.fitted import Fitted, merge
+from gpbae.predictive import Predictive
+from gpbae.priors import NormalPrior, Query
+
+LARGEST_ANSWER = 60_000_000
+
+
+class Questions(Fitted):
+    """predict, impute, encode, sample, score and evaluate, then what they share."""
+
+    def predict(self, x: Any = None, groups: Any = None, num_latents: int = 4) -> Predictive:
+        """Predictive distribution of y at new inputs."""
+        self._fitted()
+        x_values, rows, slots = self._query(x, groups, None)
+        chosen = self._chosen(num_latents * len(x_values) * self.frame_size_)
+        draws = self._flat_draws(chosen)
+        answer = posterior.predict(self.model_, draws, self.table_, self._make_query(x_values, rows, slots),
+                                   self._key("predict"), num_latents)  # fmt: skip
+        latent_mean = _unarrange(np.asarray(answer.latent_mean)[:, None], rows, len(x_values))[:, 0]
+        features = {"hyper": self._hyper_features(draws), "latent_mean": latent_mean}
+        return self._predictive(draws, answer.eta, rows, len(x_values), getattr(x, "index", None), features)
+
+    def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
+        """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at the mean."""
+        self._fitted()
+        seen, chosen, _, eta = self._refined(x, y, groups, num_draws)
+        draws = self._flat_draws(chosen)
+        answer = Predictive(eta[:, None], self._observed_likelihood(draws), self.scaler_, seen.frame,
+                            seen.frame.index, self.seed, {"hyper": self._hyper_features(draws)})  # fmt: skip
+        mean = np.asarray(answer.mean).reshape(seen.values.shape)
+        answer.filled = seen.frame.restore(np.where(seen.mask, seen.values, mean), seen.frame.index)  # type: ignore[attr-defined]
+        return answer
+
+    def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
+        """Latents of rows, seen or not, with or without gaps; draws are turned into one common frame."""
+        self._fitted()
+        seen, chosen, z, _ = self._refined(x, y, groups, num_draws)
+        rotations = self.rotations_[:, chosen].reshape(-1, self.latent_dim_, self.latent_dim_)
+        aligned = np.einsum("stc,scd->std", z, rotations)
+        columns = None
+        if seen.frame.columns is not None:
+            columns = [f"latent{i}" for i in range(self.latent_dim_)]
+        frame = tables.Frame((self.latent_dim_,), columns)
+        unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
+        return Predictive(aligned[:, None], None, unit, frame, seen.frame.index, self.seed)
+
+    def sample(self, x: Any, num_samples: int = 100, groups: Any = None, noise: bool = True) -> np.ndarray:
+        """Joint draws of y along x, (num_samples, rows, ...), with or without observation noise."""
+        self._fitted()
+        x_values, rows, slots = self._query(x, groups, None)
+        total = self.num_chains_ * self._num_draws
+        picks = np.linspace(0, total - 1, num_samples).round().astype(int)
+        everything = self._flat_draws(np.arange(self._num_draws))
+        draws = jax.tree.map(lambda a: a[picks], everything)
+        _, eta = posterior.sample_paths(self.model_, draws, self.table_, self._make_query(x_values, rows, slots),
+                                        self._key("sample"))  # fmt: skip
+        answer = self._predictive(draws, np.asarray(eta)[:, None], rows, len(x_values), None)
+        if noise:
+            return answer.samples
+        return answer._means[:, 0].reshape(num_samples, len(x_values), *self.frame_.event_shape)
+
+    def score(self, x: Any, y: Any, groups: Any = None) -> float:
+        """Mean log predictive density of the observed cells given x alone, in the units of y."""
+        self._fitted()
+        seen = tables.observations(y, self.frame_.event_shape)
+        if not seen.mask.any():
+            raise InputError("score needs at least one observed cell; got only NaN.")
+        if x is None and isinstance(self.model_.prior, NormalPrior):
+            x = np.zeros((len(seen.values), 1))
+        if x is not None and len(np.asarray(x)) != len(seen.values):
+            raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(seen.values)}.")
+        answer = self.predict(x, groups)
+        return float(np.nanmean(answer.log_density(seen.values, seen.mask)))
+
+    def evaluate(self, x: Any, y: Any, groups: Any = None, holdout: float = 0.1, seed: int = 0):
+        """Hide a share of the known cells, refit on the rest, fill them and score: one row of metrics per column."""
+        import pandas as pd
+
+        seen = tables.observations(y)
+        hidden = (np.random.default_rng(seed).random(seen.mask.shape) < holdout) & seen.mask
+        if not hidden.any():
+            raise InputError(f"holdout={holdout} hides no cell of this table; pass a larger share.")
+        masked = seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)
+        model = type(self)(**self.get_params()).fit(x, masked, groups)
+        answer = model.impute(x, masked, groups)
+        mean = np.asarray(answer.mean).reshape(seen.values.shape)
+        samples = answer.samples.reshape(len(answer.samples), *seen.values.shape)
+        density = answer.log_density(seen.values, hidden)
+        names = list(seen.frame.columns) if seen.frame.columns is not None else list(range(seen.values.shape[1]))
+        rows = {name: _scores(mean, samples, density, seen.values, hidden & (np.arange(len(names)) == i))
+                for i, name in enumerate(names) if hidden[:, i].any()}  # fmt: skip
+        rows["all"] = _scores(mean, samples, density, seen.values, hidden)
+        return pd.DataFrame(rows).T
+
+    # Rows of a question, arranged by group.
+
+    def _query(self, x: Any, groups: Any, num_rows: int | None, needs_groups: bool = True):
+        """Rows arranged by group: the query and the (G, q) table of row numbers behind it."""
+        x_values = self._new_inputs(x, num_rows)
+        if groups is None and self.grouped_ and needs_groups:
+            raise InputError(
+                "This model was fitted with groups, so each row needs a label: pass groups=...; "
+                "a label never seen is a new group."
+            )
+        labels = tables.group_codes(groups, len(x_values))
+        fitted = {label: i for i, label in enumerate(self.groups_.astype(str))}
+        slots = np.array([fitted.get(str(label), -1) for label in labels.labels])
+        if not self.grouped_ and groups is None:
+            slots = np.zeros(1, int)
+        rows = tables.arrange(labels.codes, len(labels.labels))
+        return x_values - self.x_location_, rows, slots
+
+    def _new_inputs(self, x, num_rows):
+        width = len(self.x_location_)
+        if x is None:
+            if not isinstance(self.model_.prior, NormalPrior):
+                raise InputError(f"{type(self).__name__} needs inputs: pass x with {width} columns.")
+            if num_rows is None:
+                raise InputError("BAE knows rows only by their number: pass x with one row per prediction.")
+            return np.zeros((num_rows, width))
+        if isinstance(self.model_.prior, NormalPrior):
+            return np.zeros((len(np.asarray(x)), width))
+        return tables.inputs(x, num_rows, width)
+
+    def _make_query(self, x, rows, slots) -> Query:
+        valid = rows < len(x)
+        return Query(jnp.asarray(x[np.minimum(rows, len(x) - 1)]), jnp.asarray(np.maximum(slots, 0)),
+                     jnp.asarray(slots >= 0), jnp.asarray(valid))  # fmt: skip
+
+    # Latents of given rows.
+
+    def _refined(self, x, y, groups, num_draws):
+        """Latents and η of given rows, (S, T, C) and (S, T, P), with the draws they belong to."""
+        seen = tables.observations(y, self.frame_.event_shape)
+        num_rows = len(seen.values)
+        x_values, rows, slots = self._query(x, groups, num_rows)
+        scaled = np.where(seen.mask, self.scaler_.forward(seen.values), 0.0)
+        chosen = self._chosen(num_rows * self.frame_size_, num_draws)
+        draws = jax.tree.map(lambda a: jnp.asarray(a[:, chosen]), self.draws_)
+        z, eta = self._answer_rows(draws, x_values, scaled, seen.mask, rows, slots)
+        return seen, chosen, z, eta
+
+    def _answer_rows(self, draws, x_values, scaled, mask, rows, slots):
+        if self._is_training_table(x_values, scaled, mask, rows, slots):
+            z, eta = posterior.decode_training(self.model_, merge(draws), self.table_)
+            return np.asarray(z), np.asarray(eta)
+        z = np.zeros((self.num_chains_, jax.tree.leaves(draws)[0].shape[1], len(x_values), self.latent_dim_))
+        eta = np.zeros((*z.shape[:3], self.frame_size_), self.table_.y.dtype)
+        for part_rows, part_slots in self._parts(rows, slots, len(x_values)):
+            safe = np.minimum(part_rows, len(x_values) - 1)
+            valid = part_rows < len(x_values)
+            given = posterior.Rows(jnp.asarray(scaled[safe], self.table_.y.dtype),
+                                   jnp.asarray(mask[safe] & valid[..., None]))  # fmt: skip
+            encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
+            part_z, part_eta, _ = posterior.refine(
+                self.model_, draws, self.table_, encoders, self._make_query(x_values, part_rows, part_slots), given,
+                self._key("refine"), self._refinement_steps,
+            )  # fmt: skip
+            z[:, :, part_rows[valid]] = np.asarray(part_z)[:, :, valid]
+            eta[:, :, part_rows[valid]] = np.asarray(part_eta)[:, :, valid]
+        return z.reshape(-1, *z.shape[2:]), eta.reshape(-1, *eta.shape[2:])
+
+    @property
+    def _refinement_steps(self) -> int:
+        return 5
+
+    def _parts(self, rows, slots, num_rows):
+        """Rows of known groups stand alone given the values; a new group, or an exact GP's, moves as one block."""
+        if isinstance(self.model_.prior, NormalPrior):
+            return [(np.arange(num_rows)[:, None], np.zeros(num_rows, int))]
+        if self.model_.prior.couples_rows:
+            return [(rows, slots)]
+        parts = []
+        for known in (True, False):
+            members = (slots >= 0) == known
+            if not members.any():
+                continue
+            if known:
+                table = rows[members]
+                valid = table < num_rows
+                parts.append((table[valid][:, None], np.repeat(slots[members], valid.sum(axis=1))))
+            else:
+                parts.append((rows[members], slots[members]))
+        return parts
+
+    def _is_training_table(self, x_values, scaled, mask, rows, slots) -> bool:
+        """Whether these are the fitted rows themselves, whose latents the chain has sampled."""
+        if self.plan_.amortised or x_values.shape != self.table_.x.shape:
+            return False
+        group = np.empty(len(x_values), int)
+        for r, s in zip(rows, slots, strict=True):
+            group[r[r < len(x_values)]] = s
+        return bool(
+            np.array_equal(x_values, np.asarray(self.table_.x))
+            and np.array_equal(mask, np.asarray(self.table_.mask))
+            and np.array_equal(scaled.astype(self.table_.y.dtype), np.asarray(self.table_.y))
+            and np.array_equal(group, np.asarray(self.table_.group))
+        )
+
+    # Draws, and answers from them.
+
+    def _chosen(self, cells_per_draw: int, num_draws: int | None = None) -> np.ndarray:
+        """Draws per chain to use: as many as the answer's size allows, evenly spread."""
+        available = self._num_draws
+        most = max(1, LARGEST_ANSWER // max(1, cells_per_draw * self.num_chains_))
+        wanted = available if num_draws is None else max(1, -(-num_draws // self.num_chains_))
+        count = min(available, most, wanted)
+        return np.unique(np.linspace(available - 1, 0, count).round().astype(int))
+
+    def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:
+        """Answers arranged by group, (S, R, G, q, P), back in the order of the rows."""
+        flat = _unarrange(np.asarray(eta), rows, num_rows)
+        frame = self.frame_
+        return Predictive(flat, self._observed_likelihood(draws), self.scaler_, frame, index, self.seed, features)
+
+    def _observed_likelihood(self, draws: Position):
+        return jax.vmap(self.model_.observe)(draws.shared) if jax.tree.leaves(
+            draws.shared["likelihood"]) else self._broadcast_likelihood(draws)  # fmt: skip
+
+    def _broadcast_likelihood(self, draws: Position):
+        S = jax.tree.leaves(draws)[0].shape[0]
+        return jax.tree.map(lambda a: jnp.broadcast_to(a, (S, *a.shape)), self.model_.likelihood)
+
+    def _hyper_features(self, draws: Position) -> np.ndarray:
+        """Sampled kernel hyper-parameters and noise, one row per draw."""
+        hyper = {k: v for k, v in draws.shared["prior"].items() if k in ("kernel", "log_latent_noise")}
+        leaves = jax.tree.leaves((hyper, draws.shared["likelihood"]))
+        S = jax.tree.leaves(draws)[0].shape[0]
+        flat = [np.asarray(a, np.float64).reshape(S, -1) for a in leaves]
+        return np.concatenate(flat, axis=1) if flat else np.zeros((S, 0))
+
+
+def _unarrange(blocked: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """(S, R, G, q, P) by group back to (S, R, T, P) by row."""
+    valid = rows < num_rows
+    out = np.empty((*blocked.shape[:2], num_rows, blocked.shape[-1]), blocked.dtype)
+    out[:, :, rows[valid]] = blocked[:, :, valid]
+    return out
+
+
+def _scores(mean, samples, density, truth, where) -> dict[str, float]:
+    m, s, t = mean[where], samples[:, where], truth[where]
+    levels = {f"coverage{int(100 * q)}": metrics.coverage(s, t, q) for q in (0.5, 0.8, 0.9, 0.95)}
+    return {"mae": metrics.mae(m, t), "rmse": metrics.rmse(m, t), "smse": metrics.smse(m, t),
+            "nlpd": -float(np.mean(density[where])), "crps": metrics.crps(s, t), **levels, "cells": len(t)}  # fmt: skip
