@@ -254,6 +254,16 @@ def test_a_new_group_is_a_new_draw(fitted):
         model.predict(X, groups[:3])
 
 
+def test_equal_numbers_are_one_group_whatever_their_type():
+    """Fitted rows in their groups are answered by what the chain sampled, in other groups they are refined anew."""
+    numbers = np.arange(NUM_ROWS) % 2
+    model = BAE(**QUICK, encoder="linear", decoder="linear").fit(None, table(), numbers)
+    expected = model.encode(None, table(), numbers).samples
+    for same in (numbers.astype(float), numbers.astype("float32"), numbers.astype(object)):
+        np.testing.assert_array_equal(model.encode(None, table(), same).samples, expected)
+    assert not np.array_equal(model.encode(None, table(), numbers + 0.5).samples, expected)
+
+
 def test_evaluate_scores_hidden_cells(fitted):
     scores = plain().evaluate(X, table(), holdout=0.2)
     assert {"mae", "smse", "nlpd", "crps", "coverage90", "cells"} <= set(scores.columns)

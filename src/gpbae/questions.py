@@ -115,8 +115,7 @@ class Questions(Fitted):
                 "a label never seen is a new group."
             )
         labels = tables.group_codes(groups, len(x_values))
-        fitted = {label: i for i, label in enumerate(self.groups_.astype(str))}
-        slots = np.array([fitted.get(str(label), -1) for label in labels.labels])
+        slots = tables.find_labels(labels.labels, self.groups_)
         if not self.grouped_ and groups is None:
             slots = np.zeros(1, int)
         rows = tables.arrange(labels.codes, len(labels.labels))

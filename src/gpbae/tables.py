@@ -128,12 +128,24 @@ def group_codes(groups: Any, num_rows: int) -> Groups:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InputError("groups must not hold NaN; give rows without a group a label of their own.")
     if labels.dtype.kind == "O":
-        labels = labels.astype(str)
+        labels = np.array([_name(label) for label in labels])
     unique, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(order.size)
     return Groups(unique[order], rank[inverse].astype(np.int32))
+
+
+def find_labels(labels: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Where each label stands among the fitted ones, −1 for a label never seen."""
+    places = {_name(label): i for i, label in enumerate(fitted)}
+    return np.array([places.get(_name(label), -1) for label in labels])
+
+
+def _name(label: Any) -> str:
+    """A label as text.  Equal numbers are one label, 1 and 1.0; text stays as it is, "1" and "1.0" are two."""
+    is_whole = isinstance(label, float | np.floating) and label.is_integer()
+    return str(int(label) if is_whole else label)
 
 
 def arrange(codes: np.ndarray, num_groups: int) -> np.ndarray:
