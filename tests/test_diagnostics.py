@@ -102,3 +102,11 @@ def test_the_table_has_a_row_per_quantity_and_block(rng):
     assert list(frame.index) == ["lengthscale", "block: latents"]
     assert frame.loc["lengthscale", "mean"] == pytest.approx(chains.mean())
     assert frame.loc["block: latents", "kinetic_temperature"] == 1.02
+
+
+def test_a_table_of_nothing_has_no_rows_but_its_columns(rng):
+    empty, full = diagnostics.table({}, {}), diagnostics.table({"a": rng.standard_normal((4, 50))}, {})
+    assert len(empty) == 0 and len(full) == 1
+    assert list(empty.columns) == list(full.columns) and (empty.dtypes == full.dtypes).all()
+    assert empty.index.name == full.index.name == "quantity"
+    assert diagnostics.warnings(empty, FACTS) == []

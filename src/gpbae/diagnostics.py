@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
+COLUMNS = ("mean", "sd", "r_hat", "ess", "kinetic_temperature", "temperature_error")
 LARGEST_RHAT = 1.1
 SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
@@ -24,15 +25,10 @@ def convergence(chains: np.ndarray) -> tuple[float, float]:
 
 def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, float]]) -> pd.DataFrame:
     """One row per quantity: mean, sd, R-hat, ESS for function-space scalars; kinetic temperature for blocks."""
-    rows = []
-    for name, chains in scalars.items():
-        rhat, ess = convergence(chains)
-        rows.append({"quantity": name, "mean": chains.mean(), "sd": chains.std(), "r_hat": rhat, "ess": ess,
-                     "kinetic_temperature": np.nan, "temperature_error": np.nan})  # fmt: skip
-    for name, (temperature, error) in temperatures.items():
-        rows.append({"quantity": f"block: {name}", "mean": np.nan, "sd": np.nan, "r_hat": np.nan, "ess": np.nan,
-                     "kinetic_temperature": temperature, "temperature_error": error})  # fmt: skip
-    return pd.DataFrame(rows).set_index("quantity")
+    nan = float("nan")
+    rows = [(name, c.mean(), c.std(), *convergence(c), nan, nan) for name, c in scalars.items()]
+    rows += [(f"block: {name}", nan, nan, nan, nan, *measured) for name, measured in temperatures.items()]
+    return pd.DataFrame(rows, columns=["quantity", *COLUMNS]).set_index("quantity").astype(float)
 
 
 def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
