@@ -1,0 +1,133 @@
+"""Simulation-based calibration: where truth comes from the prior, its rank among posterior draws is uniform."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from gpbae import gp, inference, networks, run, sghmc, start
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.batches import Table
+from gpbae.likelihoods import Gaussian
+from gpbae.verify.oracle import functionals
+from gpbae.verify.worlds import Numbers, full_batch, small_model
+
+CALIBRATION = run.Budget(160, 31, 32, 300, 0.05, 1.0, "auto")
+
+
+def calibration_ranks(
+    num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION, amortised: bool = False
+) -> dict[str, np.ndarray]:
+    """Ranks of true values among posterior draws, tables drawn from the model's own prior: (replicates,) each."""
+    estimator = small_model(networks.Linear().decoder(jax.random.key(3), 1, (3,)), num_inducing=5, standardise=False,
+                            encoder_steps=0, likelihood=Gaussian(noise=0.5))  # fmt: skip
+    x = np.linspace(0, 1, 20)[:, None]
+    model, plan, table, decoder_of, encoder_of, _ = estimator._prepare(x, np.zeros((20, 3)), None)
+    decoder, encoder = decoder_of(jax.random.key(0)), encoder_of(jax.random.key(0))
+    draw = jax.jit(jax.vmap(lambda k: draw_from_prior(k, model, decoder, table)))
+    truth, cells = draw(jax.random.split(jax.random.key(seed), num_replicates))
+    rng = np.random.default_rng(seed)
+    latents = [start.principal_latents(np.asarray(y), np.ones((20, 3), bool), 1, rng) for y in cells]
+    begin = jax.jit(jax.vmap(lambda z, k: run.start_chain(model, plan, table, decoder, encoder, z, k)))
+    chains = begin(jnp.asarray(np.stack(latents)), jax.random.split(jax.random.key(seed + 1), num_replicates))
+    static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
+    result = Replicates(model, plan, table, cells, static, chains, budget).run()
+    ours = _calibrated(model, table, cells, result.draws)
+    truth = _calibrated(model, table, cells, jax.tree.map(lambda a: a[:, None], truth))
+    return {name: np.sum(ours[name] < truth[name], axis=1) for name in truth}
+
+
+def draw_from_prior(key: Any, model: Autoencoder, decoder: Any, table: Table) -> tuple[Position, Any]:
+    """Everything from the prior of a sparse model with one group, then the cells it would give."""
+    key_shared, key_inducing, key_latents, key_cells = jax.random.split(key, 4)
+    start_at, values = model.init(key_shared, decoder, 1)
+    seeds, values = sghmc.normal_like(key_shared, (start_at, values))
+    hyper = model.prior.hyper_reference
+    spread = lambda path: hyper.scale * (1.0 if "lengthscale" in jax.tree_util.keystr(path) else 0.5)  # noqa: E731
+    kernel = jax.tree_util.tree_map_with_path(
+        lambda path, a, e: a + spread(path) * e, start_at["prior"]["kernel"], seeds["prior"]["kernel"]
+    )
+    inducing = jax.random.logistic(key_inducing, start_at["prior"]["inducing"].shape)
+    noise = jax.tree.map(jnp.add, start_at["likelihood"], seeds["likelihood"])
+    shared = {"decoder": seeds["decoder"], "likelihood": noise, "prior": {"kernel": kernel, "inducing": inducing}}
+    projection, variance = model.prior.project(shared["prior"], table.x)
+    mean = gp.sparse_mean(projection, values, table.group)
+    z = mean + jnp.sqrt(variance) * jax.random.normal(key_latents, mean.shape)
+    y = model.observe(shared).sample(key_cells, model.decode(shared, z))
+    return Position(shared, values, z), y
+
+
+class Replicates(run.Sampler):
+    """Algorithm 1 with a table of its own for every chain, and a step size of its own."""
+
+    def __init__(self, model, plan, table, cells, static, chains, budget):
+        super().__init__(model, plan, table, static, chains, budget, lambda event: None)
+        self.cells = cells
+        self._compiled: dict[str, Any] = {}
+
+    def _each(self, name, function, batched, *shared):
+        """`function(table, chains, ...)` on every replicate as a run of one chain, compiled once."""
+
+        def one(y, batched, *shared):
+            chain, *rest = batched
+            out = function(self.table._replace(y=y), jax.tree.map(lambda a: a[None], chain), *rest, *shared)
+            return jax.tree.map(lambda a: a[0], out)
+
+        axes = (0, 0, *(None for _ in shared))
+        compiled = self._compiled.setdefault(name, jax.jit(jax.vmap(one, in_axes=axes)))
+        return compiled(self.cells, batched, *shared)
+
+    def _climb(self):
+        steps = self.budget.num_map_steps
+        rates = jnp.asarray(self.budget.map_rate * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)) + 1e-4)
+
+        def climb(table, chains, rates):
+            return inference.climb(self.model, self.plan, table, self.static, chains, rates)
+
+        self.chains, _ = self._each("climb", climb, (self.chains,), rates)
+        self._rescale()
+
+    def _measure(self, chains, starting=False):
+        def measure(table, chains, friction, starting):
+            return inference.measure(self.model, self.plan, table, self.static, chains, friction, starting)
+
+        return self._each("measure", measure, (chains,), jnp.asarray(self.budget.friction), jnp.asarray(starting))
+
+    def _set_step_size(self, stiffness):
+        self.stiffest = np.maximum(self.stiffest, np.asarray(stiffness.curvature))
+        self.step_size = self.back_off * np.sqrt(self.budget.stiffness / self.stiffest)
+
+    def _block(self, temperatures, adapting):
+        def block(table, chains, step_size, temperatures, adapting):
+            settings = sghmc.Settings(step_size, jnp.asarray(self.budget.friction), jnp.asarray(1.0))
+            return inference.run_block(
+                self.model, self.plan, table, self.static, chains, settings, temperatures, adapting
+            )
+
+        batched = (self.chains, jnp.asarray(self.step_size))
+        return self._each("block", block, batched, jnp.asarray(temperatures), jnp.asarray(adapting))
+
+
+def _calibrated(model, table, cells, draws) -> dict[str, np.ndarray]:
+    """Quantities that are ranked, each (replicate, draw); none changes with the sign of the latent."""
+    draws = jax.tree.map(jnp.asarray, draws)
+    named = functionals(model, table, draws)
+    energy = jax.jit(jax.vmap(lambda y, d: jax.vmap(lambda p: model.energy(p, full_batch(table._replace(y=y)))[0])(d)))
+    bias = np.asarray(draws.shared["decoder"].layers[-1].bias)
+    return {
+        "output": named["output[4,0]"],
+        "latent times weight": named["output[12,1]"] - bias[:, :, 1],
+        "latent": np.abs(np.asarray(draws.local)[:, :, 8, 0]),
+        "lengthscale": named["log lengthscale"],
+        "noise": named["log noise"],
+        "energy": np.asarray(energy(cells, draws)),
+    }
+
+
+def p_values(ranks: dict[str, np.ndarray], num_ranks: int = 32, num_bins: int = 8) -> Numbers:
+    """χ² test of uniformity of each quantity's ranks."""
+    counts = {name: np.bincount(r * num_bins // num_ranks, minlength=num_bins) for name, r in ranks.items()}
+    return {name: float(scipy.stats.chisquare(c).pvalue) for name, c in counts.items()}
