@@ -230,7 +230,7 @@ def make_model(prior="sparse", network="linear", values_are_local=False, likelih
 
 
 def make_plan(batching, amortised=False, sampler_steps=2, encoder_steps=0):
-    return inference.Plan(batching, sampler_steps, encoder_steps, amortised, redraw_values=False)
+    return inference.Plan(batching, sampler_steps, encoder_steps, amortised, refresh=False)
 
 
 def full_batch(table):
@@ -344,7 +344,7 @@ def check_fitc_at_the_data_is_the_exact_process():
     def densities(x, z):
         valid = jnp.ones((1, 8), bool)
         L = gp.cholesky(gp.block_covariance(kernels, x[None], valid, noise**2))
-        sparse = gp.fitc_log_marginal(gp.sparse_projection(kernels, x, x), z, noise**2)
+        sparse = gp.values_posterior(gp.sparse_projection(kernels, x, x), z, noise**2, jnp.arange(8)[None]).log_marginal
         return sparse, gp.exact_log_density(L, z[None], valid)
 
     sparse, exact = fresh(densities)(x, z)
@@ -384,8 +384,8 @@ def make_chain(model, plan, table, position, encoder):
     scale = jax.tree.map(jnp.ones_like, position)
     scale = scale._replace(local=scale.local[:1]) if plan.amortised else scale
     sampler = sghmc.init(position, scale)
-    optimiser = inference.optimiser(plan).init(trainable)
-    return inference.Chain(sampler, trainable, optimiser, jax.random.key(4), jnp.zeros((), jnp.int64))
+    optimiser, log_step = inference.optimiser(plan).init(trainable), jnp.asarray(-2.3, jnp.float64)
+    return inference.Chain(sampler, trainable, optimiser, log_step, None, jax.random.key(4), jnp.zeros((), jnp.int64))
 
 
 def make_sweep(amortised):

@@ -55,8 +55,8 @@ def test_values_posterior_is_brute_force_conditioning(name):
     z = jnp.asarray(RNG.normal(size=(N, 2)))
     projection = fresh(gp.sparse_projection)(kernels, table.x, S)
     variance = gp.sparse_variance(projection, 2) + 0.2
-    mean, factor = fresh(gp.values_posterior)(projection, z, variance, table.group_rows)
-    A = np.asarray(projection.weights)
+    law = fresh(gp.values_posterior)(projection, z, jnp.asarray(0.2), table.group_rows)
+    A, log_marginal, log_determinant = np.asarray(projection.weights), 0.0, 0.0
     for g in range(3):
         rows = np.flatnonzero(table.group == g)
         for c in range(2):
@@ -64,16 +64,23 @@ def test_values_posterior_is_brute_force_conditioning(name):
             cov_z = a.T @ a + np.diag(np.asarray(variance)[rows, c])
             expected = a @ np.linalg.solve(cov_z, np.asarray(z)[rows, c])
             covariance = np.eye(3) - a @ np.linalg.solve(cov_z, a.T)
-            np.testing.assert_allclose(mean[g, c], expected, rtol=1e-4, atol=1e-4)
-            L = np.asarray(factor[g, c])
+            np.testing.assert_allclose(law.mean[g, c], expected, rtol=1e-4, atol=1e-4)
+            L = np.asarray(law.factor[g, c % len(A)])
             np.testing.assert_allclose(np.linalg.inv(L @ L.T), covariance, atol=1e-4)
+            log_marginal += scipy.stats.multivariate_normal(np.zeros(len(rows)), cov_z).logpdf(np.asarray(z)[rows, c])
+            log_determinant -= np.linalg.slogdet(covariance)[1]
+    np.testing.assert_allclose(law.log_marginal, log_marginal, rtol=1e-5)
+    np.testing.assert_allclose(law.log_determinant, log_determinant, rtol=1e-4)
 
 
 def test_draws_of_the_values_have_the_posterior_moments():
     L = jnp.asarray(np.linalg.cholesky(np.array([[2.0, 0.5], [0.5, 1.0]])))[None, None]
     mean = jnp.asarray([[[1.0, -1.0]]])
     keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(0), i))(jnp.arange(4000))
-    draws = jax.vmap(lambda k: gp.draw_values(k, mean, L, jnp.asarray(0.5)))(keys)[:, 0, 0]
+    law = gp.ValuesPosterior(mean, L, jnp.zeros(()), jnp.zeros(()))
+    draws, shown = jax.vmap(lambda k: gp.draw_values(k, law, jnp.asarray(0.5)))(keys)
+    checks.assert_within_errors(shown, 0.5)
+    draws = draws[:, 0, 0]
     checks.assert_within_errors(draws, mean[0, 0])
     residual = np.asarray(draws) - np.asarray(mean[0, 0])
     products = residual[:, [0, 0, 1]] * residual[:, [0, 1, 1]]

@@ -20,7 +20,8 @@ from gpbae.weights import AbstractWeightPrior
 
 
 class Position(NamedTuple):
-    """Everything that is sampled: `shared` by all rows, `values` per group, `local` per row."""
+    """Everything that is sampled: `shared` by all rows, `values` per group (None where there are none or they are
+    integrated out), `local` per row."""
 
     shared: dict[str, Any]
     values: Any
@@ -67,32 +68,46 @@ class Autoencoder(eqx.Module):
             "noise prior": likelihoods.hyper_log_prior(self.observe(shared), self.likelihood),
             **self.prior.log_hyper(shared["prior"]),
         }
-        return terms if self.values_are_local else {**terms, "values": self.prior.log_values(position.values)}
+        if self.values_are_local or position.values is None:
+            return terms
+        return {**terms, "values": self.prior.log_values(position.values)}
 
-    def log_local(self, position: Position, batch: Batch) -> dict[str, Array]:
+    def log_local(self, position: Position, batch: Batch, temperature: Array) -> dict[str, Array]:
         """Terms of the batch's own variables, summed over the batch."""
         hyper = position.shared["prior"]
         z = self.prior.latents(hyper, position.local, batch)
         rows = self.log_likelihood(position.shared, z, batch)
         terms = {
-            "latents": self.prior.log_latents(hyper, position.values, position.local, batch),
+            "latents": self._log_latents(hyper, position, batch, temperature),
             "likelihood": jnp.sum(jnp.where(batch.valid, rows, 0.0)),
         }
-        return {**terms, "values": self.prior.log_values(position.values)} if self.values_are_local else terms
+        if not self.values_are_local or position.values is None:
+            return terms
+        return {**terms, "values": self.prior.log_values(position.values)}
 
-    def log_joint(self, position: Position, batch: Batch) -> dict[str, Array]:
+    def _log_latents(self, hyper, position, batch, temperature):
+        """Without values, the prior of the latents has them integrated out, where it can: T log ∫ p^(1/T) dv."""
+        if position.values is None and self.prior.collapses:
+            return temperature * self.prior.log_collapsed(hyper, position.local, batch, temperature)
+        return self.prior.log_latents(hyper, position.values, position.local, batch)
+
+    def log_joint(self, position: Position, batch: Batch, temperature: Array | None = None) -> dict[str, Array]:
         """Named terms on the full-data scale; their sum estimates log p(Ψ, Z, Y | X) without bias."""
-        local = self.log_local(position, batch)
+        local = self.log_local(position, batch, jnp.ones(()) if temperature is None else temperature)
         return {**self.log_global(position), **{name: batch.scale * term for name, term in local.items()}}
 
-    def energy(self, position: Position, batch: Batch) -> tuple[Array, dict[str, Array]]:
-        """U = −Σ of the terms, and the terms."""
-        terms = self.log_joint(position, batch)
+    def energy(
+        self, position: Position, batch: Batch, temperature: Array | None = None
+    ) -> tuple[Array, dict[str, Array]]:
+        """U = −Σ of the terms, and the terms; the temperature matters only where values are integrated out."""
+        terms = self.log_joint(position, batch, temperature)
         return -sum(terms.values(), jnp.zeros(())), terms
 
-    def gradient(self, position: Position, batch: Batch) -> tuple[Position, dict[str, Array]]:
+    def gradient(
+        self, position: Position, batch: Batch, temperature: Array | None = None
+    ) -> tuple[Position, dict[str, Array]]:
         """∇U on the full-data scale for global variables and with weight one for local ones."""
-        raw, terms = jax.grad(self.energy, has_aux=True)(position, batch)
+        raw, terms = jax.grad(self.energy, has_aux=True)(position, batch, temperature)
         unscaled = lambda tree: jax.tree.map(lambda g: g / batch.scale.astype(g.dtype), tree)  # noqa: E731
         values = unscaled(raw.values) if self.values_are_local else raw.values
         return Position(raw.shared, values, unscaled(raw.local)), terms

@@ -112,7 +112,7 @@ def prepare(case: Case) -> tuple[Any, ...]:
     )  # fmt: skip
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, groups)
     chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
-    return model, dataclasses.replace(plan, redraw_values=False), table, static, chains
+    return model, dataclasses.replace(plan, refresh=False), table, static, chains
 
 
 def _step_timer(case: Case, model, plan, table, static, chains) -> Callable:

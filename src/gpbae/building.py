@@ -15,6 +15,8 @@ from gpbae.inference import Plan
 from gpbae.priors import NormalPrior
 
 LARGEST_PERSISTENT = 50_000_000
+LARGEST_REFRESHED = 100_000
+"""Latents.  Beyond, moves that look at the whole table cost more than the minibatch steps between them."""
 
 
 class Building:
@@ -136,8 +138,9 @@ class Building:
     def _plan(self, batching, prior, num_latents: int) -> Plan:
         fits = num_latents <= LARGEST_PERSISTENT
         amortised = self.latents == "amortised" or (self.latents == "auto" and not fits)
-        redraw = not isinstance(batching, RowBatch) and not (amortised and not batching.is_exact)
-        return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, redraw)
+        refresh = prior.collapses and (batching.is_exact or not amortised) and num_latents <= LARGEST_REFRESHED
+        collapsed = refresh and not isinstance(batching, RowBatch)
+        return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, refresh, collapsed)
 
     def _budget(self) -> run.Budget:
         return run.Budget(self.num_warmup, self.num_samples, self.thinning, self.num_map_steps, self.friction,

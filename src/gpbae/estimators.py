@@ -196,12 +196,12 @@ class GPBAE(BAE):
 class SGPBAE(GPBAE):
     """Bayesian autoencoder with a fully Bayesian sparse Gaussian process as latent prior; scales to many rows.
 
-    Adds to GPBAE: num_inducing, inducing_prior ("uniform", "normal", "determinantal", "strauss"), sample_inducing.
+    Adds to GPBAE: num_inducing, inducing_prior ("determinantal", "strauss", "uniform", "normal"), sample_inducing.
     """
 
     latent_noise: float = 0.1
     num_inducing: int = 32
-    inducing_prior: str = "uniform"
+    inducing_prior: str = "determinantal"
     sample_inducing: bool = True
 
     def _sparse(self, kernels, x, latent_dim, rng) -> SparsePrior:

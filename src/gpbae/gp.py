@@ -46,30 +46,55 @@ def sparse_variance(projection: Projection, num_channels: int) -> Float[Array, "
     return _per_channel(projection.residual, num_channels).T
 
 
+class ValuesPosterior(NamedTuple):
+    """p(v | Z), Gaussian with precision Λ = I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean, chol Λ, log p(Z) and log |Λ|, the
+    logs summed over groups and channels."""
+
+    mean: Float[Array, "G C M"]
+    factor: Float[Array, "G k M M"]
+    log_marginal: Float[Array, ""]
+    log_determinant: Float[Array, ""]
+
+
 def values_posterior(
-    projection: Projection,
-    latents: Float[Array, "B C"],
-    variance: Float[Array, "B C"],
-    blocks: Int[Array, "G n"],
-) -> tuple[Float[Array, "G C M"], Float[Array, "G C M M"]]:
-    """p(v | Z) is Gaussian with precision I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean and the precision's Cholesky factor."""
-    C = latents.shape[1]
-    A = gather(jnp.moveaxis(_per_channel(projection.weights, C), 2, 0), blocks)
-    weight = gather(1 / variance, blocks)
-    weighted = A * weight[..., None]
-    precision = jnp.einsum("gncm,gncl->gcml", weighted, A) + jnp.eye(A.shape[-1])[None, None]
-    L = cholesky(precision)
-    rhs = jnp.einsum("gncm,gnc->gcm", weighted, gather(latents, blocks))
-    half = solve_triangular(L, rhs[..., None])
-    return solve_triangular(L, half, transpose=True)[..., 0], L
+    projection: Projection, latents: Float[Array, "B C"], noise_variance: Array, blocks: Int[Array, "G n"]
+) -> ValuesPosterior:
+    """Everything that integrating v out of a sparse prior gives, group by group.
+
+    log p(Z) = Σ log N(z; 0, AᵀA + diag(σ̃² + σ²)) by Woodbury, O(n M²) per group and kernel.
+    """
+    k, C = projection.weights.shape[0], latents.shape[1]
+    A = jnp.moveaxis(gather(jnp.moveaxis(projection.weights, 2, 0), blocks), 1, 3)
+    inside = gather(jnp.ones(latents.shape[0], bool), blocks)[:, None]
+    variance = jnp.where(inside, jnp.moveaxis(gather(projection.residual.T + noise_variance, blocks), 1, 2), 1.0)
+    z = _by_kernel(gather(latents, blocks), k)
+    weighted = A / variance[:, :, None]
+    L = cholesky(weighted @ jnp.swapaxes(A, -1, -2) + jnp.eye(A.shape[2])[None, None])
+    half = solve_triangular(L, weighted @ z)
+    mean = solve_triangular(L, half, transpose=True)
+    log_determinant = 2 * (C // k) * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)))
+    spread = (C // k) * jnp.sum(jnp.log(variance)) + C * jnp.sum(inside, dtype=z.dtype) * jnp.log(2 * jnp.pi)
+    square = jnp.sum(z**2 / variance[..., None]) - jnp.sum(half**2)
+    log_marginal = -0.5 * (square + spread + log_determinant)
+    return ValuesPosterior(_by_channel(mean), L, log_marginal, log_determinant)
 
 
-def draw_values(
-    key: Key[Array, ""], mean: Float[Array, "G C M"], factor: Float[Array, "G C M M"], temperature: Array
-) -> Float[Array, "G C M"]:
-    """A draw of v given its mean and the factor of its precision."""
-    xi = jax.random.normal(key, mean.shape, mean.dtype)
-    return mean + jnp.sqrt(temperature) * solve_triangular(factor, xi[..., None], transpose=True)[..., 0]
+def draw_values(key: Key[Array, ""], law: ValuesPosterior, temperature: Array) -> tuple[Float[Array, "G C M"], Array]:
+    """A draw of v from its conditional, and its temperature: the mean over coordinates of (v − E v)ᵀ Λ (v − E v)."""
+    shape = law.mean.shape
+    xi = jnp.sqrt(temperature) * jax.random.normal(key, shape, law.mean.dtype)
+    columns = _by_kernel(jnp.swapaxes(xi, 1, 2), law.factor.shape[1])
+    return law.mean + _by_channel(solve_triangular(law.factor, columns, transpose=True)), jnp.mean(xi**2)
+
+
+def _by_kernel(rows: Float[Array, "G n C"], num_kernels: int) -> Float[Array, "G k n r"]:
+    """Channels that share a kernel side by side, as columns of one right-hand side."""
+    return jnp.moveaxis(rows.reshape(*rows.shape[:2], num_kernels, -1), 1, 2)
+
+
+def _by_channel(columns: Float[Array, "G k M r"]) -> Float[Array, "G C M"]:
+    """The inverse of `_by_kernel`, channel first."""
+    return jnp.swapaxes(columns, 2, 3).reshape(columns.shape[0], -1, columns.shape[2])
 
 
 def sparse_joint_covariance(
@@ -132,15 +157,6 @@ def exact_conditional(
     mean = jnp.einsum("gcnq,gcn->gqc", jnp.broadcast_to(A, (A.shape[0], C, *A.shape[2:])), w)
     prior = jax.vmap(lambda a: self_covariance(kernels, a))(query)
     return mean, prior - jnp.swapaxes(A, -1, -2) @ A
-
-
-def fitc_log_marginal(projection: Projection, latents: Float[Array, "B C"], noise_variance: Array) -> Array:
-    """log ∫ p(Z | v) p(v) dv = Σ_c log N(z_c; 0, AᵀA + diag σ̃² + σ²I), one group; the reference for tests."""
-    C = latents.shape[1]
-    A = _per_channel(projection.weights, C)
-    diag = _per_channel(projection.residual, C) + noise_variance
-    S = jnp.swapaxes(A, -1, -2) @ A + diag[:, :, None] * jnp.eye(diag.shape[1])[None]
-    return jnp.sum(gaussian_log_density(latents.T, cholesky(S)))
 
 
 def gather(rows: Shaped[Array, "B *rest"], blocks: Int[Array, "G n"]) -> Shaped[Array, "G n *rest"]:

@@ -32,26 +32,36 @@ def step(
 ) -> tuple[State, Float[Array, " G"]]:
     """One trajectory per block; returns the acceptance probabilities."""
     key_momentum, key_accept, key_step = jax.random.split(key, 3)
-    gradient = jax.grad(lambda p: jnp.sum(log_density(p)))
+    value_and_gradient = jax.value_and_grad(_summed(log_density), has_aux=True)
     momentum = normal_like(key_momentum, state.position)
     step_size = jnp.exp(state.log_step) * jax.random.uniform(key_step, state.log_step.shape, minval=0.7, maxval=1.3)
 
-    def leapfrog(carry, _):
-        q, p, g = carry
-        p = jax.tree.map(lambda p, g: p + 0.5 * _widen(step_size, g) * g, p, g)
-        q = jax.tree.map(lambda q, p: q + _widen(step_size, p) * p, q, p)
-        g = gradient(q)
-        p = jax.tree.map(lambda p, g: p + 0.5 * _widen(step_size, g) * g, p, g)
-        return (q, p, g), None
+    def leapfrog(carry, shares):
+        """Drift, look, kick.  The first look has no drift before it and the outer kicks are halves, so that one
+        compiled gradient serves the whole trajectory and both ends of the Metropolis test."""
+        q, p = carry
+        drift, kick = shares
+        q = jax.tree.map(lambda q, p: q + drift * _widen(step_size, p) * p, q, p)
+        (_, value), g = value_and_gradient(q)
+        p = jax.tree.map(lambda p, g: p + kick * _widen(step_size, g) * g, p, g)
+        return (q, p), value
 
-    start = (state.position, momentum, gradient(state.position))
-    (proposal, final, _), _ = jax.lax.scan(leapfrog, start, None, length=num_leapfrog)
-    before = log_density(state.position) - _kinetic(momentum)
-    after = log_density(proposal) - _kinetic(final)
-    acceptance = jnp.exp(jnp.minimum(jnp.where(jnp.isfinite(after), after - before, -jnp.inf), 0.0))
+    inner = jnp.ones(num_leapfrog + 1)
+    shares = (inner.at[0].set(0.0), inner.at[0].set(0.5).at[-1].set(0.5))
+    (proposal, final), values = jax.lax.scan(leapfrog, (state.position, momentum), shares)
+    change = values[-1] - _kinetic(final) - values[0] + _kinetic(momentum)
+    acceptance = jnp.exp(jnp.minimum(jnp.where(jnp.isfinite(change), change, -jnp.inf), 0.0))
     accepted = jax.random.uniform(key_accept, acceptance.shape) < acceptance
     position = jax.tree.map(lambda a, b: jnp.where(_widen(accepted, a), a, b), proposal, state.position)
     return state._replace(position=position), acceptance
+
+
+def _summed(log_density):
+    def both(position):
+        values = log_density(position)
+        return jnp.sum(values), values
+
+    return both
 
 
 def adapt(state: State, acceptance: Float[Array, " G"], rate: Array | float) -> State:

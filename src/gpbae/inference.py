@@ -14,44 +14,57 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, sghmc
+from gpbae import autoencoder, hmc, sghmc
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import Batching, Selection, Table
+from gpbae.batches import Batching, FullBatch, Selection, Table
 from gpbae.priors import Batch
 
 ENCODER_ROWS = 128
 NUM_NOISE_BATCHES = 32
 FINITE_DIFFERENCE = 1e-3
+REFRESHED = ("kernel", "log_latent_noise")
+REFRESH_LEAPFROG = 8
+REFRESH_RATE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is fixed over a run: how rows are batched, K and J, and whether latents persist or are born anew."""
+    """What is fixed over a run: how rows are batched, K and J, and whether latents persist or are born anew.
+
+    With `refresh`, hyper-parameters (and values) also move given the latents of the whole table, after every sweep.
+    With `collapsed`, values are integrated out of the chain and drawn exactly when a draw is kept.
+    """
 
     batching: Batching
     sampler_steps: int
     encoder_steps: int
     amortised: bool
-    redraw_values: bool
+    refresh: bool
+    collapsed: bool = False
     learning_rate: float = 1e-3
 
 
 class Chain(NamedTuple):
-    """One chain between two sweeps: sampler, encoder, optimiser, its key and the number of sweeps done."""
+    """One chain between two sweeps: sampler, encoder, optimiser, the log of the step with which hyper-parameters are
+    refreshed, values where they are not part of the sampler's state, its key and the number of sweeps done."""
 
     sampler: sghmc.State
     encoder: PyTree
     optimiser: Any
+    log_step: Array
+    values: Any
     key: Key[Array, ""]
     sweep: Array
 
 
 class Report(NamedTuple):
-    """What a block says of itself, averaged over its steps: terms of the log joint, temperatures, clamping."""
+    """What a block says of itself, averaged over its steps: terms of the log joint, temperatures, clamping, acceptance
+    of the refreshing moves (NaN where there are none)."""
 
     terms: dict[str, Array]
     kinetic_temperature: Any
     fraction_clamped: Array
+    acceptance: Array
     encoder_loss: Array
 
 
@@ -105,7 +118,7 @@ def _sampler_step(model, plan, table, settings, adapting, carry, key):
         selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
-    gradient, terms = model.gradient(part.position, batch)
+    gradient, terms = model.gradient(part.position, batch, settings.temperature)
     part = jax.lax.cond(adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part)
     part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
@@ -145,23 +158,61 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
-    if plan.redraw_values:
-        state = _redraw(model, plan, table, selection, state, settings, key_values)
-    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), jnp.zeros(()))
-    chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
+    chain, acceptance = chain._replace(sampler=state, sweep=chain.sweep + 1), jnp.asarray(jnp.nan)
+    if plan.refresh:
+        key_hyper, key_values = jax.random.split(key_values)
+        if jax.tree.leaves(_split(chain.sampler.position.shared["prior"])[0]):
+            chain, acceptance = _refresh(model, table, chain, settings, adapting, key_hyper)
+        if not plan.collapsed:
+            position = chain.sampler.position
+            values, _ = _redraw(model, table, position, settings.temperature, key_values)
+            chain = chain._replace(sampler=chain.sampler._replace(position=position._replace(values=values)))
+    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), acceptance, jnp.zeros(()))
     if plan.amortised:
         chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
         report = report._replace(encoder_loss=loss)
     return chain, report
 
 
-def _redraw(model, plan, table, selection, state, settings, key):
-    """An exact draw of the values given the latents at hand: leaves the target invariant, momentum untouched."""
-    batch = plan.batching.batch(table, selection)
-    part = take(state, selection, plan)
-    p = part.position
-    values = model.prior.redraw_values(key, p.shared["prior"], p.values, p.local, batch, settings.temperature)
-    return put(state, part._replace(position=p._replace(values=values)), selection, plan)
+def _whole(table: Table) -> Batch:
+    batching = FullBatch()
+    return batching.batch(table, batching.select(jax.random.key(0), table))
+
+
+def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, Array]:
+    """A Metropolis-corrected trajectory of kernel and noise given the latents and S, with the values integrated out.
+
+    It crosses in one move what many small steps would take long for.  Momenta are independent of positions and stay.
+    Values that are part of the chain must be drawn anew after it.
+    """
+    p, T = chain.sampler.position, settings.temperature
+    hyper, rest = _split(p.shared["prior"])
+    batch = _whole(table)
+    unit = jax.tree.map(lambda c: c * jnp.sqrt(T), _split(chain.sampler.scale.shared["prior"])[0])
+
+    def log_density(coordinates):
+        theta = {**rest, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
+        log_prior = sum(model.prior.log_hyper(theta).values(), jnp.zeros(()))
+        return (model.prior.log_collapsed(theta, p.local, batch, T) + log_prior / T)[None]
+
+    start = hmc.State(jax.tree.map(lambda h, c: (h / c)[None], hyper, unit), chain.log_step[None])
+    state, acceptance = hmc.step(key, start, log_density, REFRESH_LEAPFROG)
+    adapted = hmc.adapt(state, acceptance, REFRESH_RATE).log_step[0]
+    moved = jax.tree.map(lambda u, c: u[0] * c, state.position, unit)
+    position = p._replace(shared={**p.shared, "prior": {**rest, **moved}})
+    sampler = chain.sampler._replace(position=position)
+    return chain._replace(sampler=sampler, log_step=jnp.where(adapting, adapted, chain.log_step)), acceptance[0]
+
+
+def _split(hyper: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Kernel and noise, a few coordinates that one step size suits; and the rest."""
+    return ({k: v for k, v in hyper.items() if k in REFRESHED}, {k: v for k, v in hyper.items() if k not in REFRESHED})
+
+
+def _redraw(model, table, position: Position, temperature, key) -> tuple[Any, Array]:
+    """Values drawn exactly given the latents of the whole table, and the temperature of the draw."""
+    hyper = position.shared["prior"]
+    return model.prior.redraw_values(key, hyper, position.values, position.local, _whole(table), temperature)
 
 
 def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
@@ -209,9 +260,21 @@ def run_block(
 
         chain, reports = jax.lax.scan(body, chain, temperatures)
         report = jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
+        if plan.collapsed:
+            chain, report = _complete(model, table, chain, report, temperatures[-1])
         return (chain, report) if plan.amortised else _distil(model, plan, table, static, chain, report)
 
     return jax.vmap(one_chain)(chains, settings.noise)
+
+
+def _complete(model, table, chain: Chain, report: Report, temperature) -> tuple[Chain, Report]:
+    """Values for the draw that a block ends with; theirs is the temperature of an exact draw."""
+    key = jax.random.fold_in(chain.key, chain.sweep + 2**26)
+    values, shown = _redraw(model, table, chain.sampler.position, temperature, key)
+    if values is None:
+        return chain, report
+    kinetic = report.kinetic_temperature._replace(values=shown)
+    return chain._replace(values=values), report._replace(kinetic_temperature=kinetic)
 
 
 def _distil(model, plan, table, static, chain: Chain, report: Report) -> tuple[Chain, Report]:
@@ -224,7 +287,7 @@ def _distil(model, plan, table, static, chain: Chain, report: Report) -> tuple[C
 
 # Starting: MAP, curvature, step size.
 
-HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood")
+HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood", "inducing")
 
 
 @eqx.filter_jit
@@ -367,7 +430,7 @@ def _gradient_noise(model, plan, table, encoder, state, key):
             part = part._replace(local=_newborn(model, encoder, part.shared, batch, key_birth))
         return model.gradient(part, batch)[0]
 
-    zeros = jax.tree.map(jnp.zeros_like, state.preconditioner)
+    zeros = jax.tree.map(jnp.zeros_like, state.position._replace(local=state.preconditioner.local))
     count = NUM_NOISE_BATCHES
 
     def add(sums, index):

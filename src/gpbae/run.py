@@ -37,12 +37,6 @@ class Budget:
     map_rate: float = 0.02
 
 
-class Draws(NamedTuple):
-    """Positions with axes (chain, draw, ...), as NumPy arrays."""
-
-    position: Position
-
-
 class Result(NamedTuple):
     """What a run leaves behind."""
 
@@ -74,9 +68,12 @@ def start_chain(
     else:
         local = model.prior.coordinates(shared["prior"], latents, full)
     weights = eqx.filter(encoder, eqx.is_inexact_array)
-    position = Position(shared, values, local)
+    position = Position(shared, None if plan.collapsed else values, local)
+    drawn = values if plan.collapsed else None
     sampler = sghmc.init(position, _unit_scale(position, plan))
-    return Chain(sampler, weights, inference.optimiser(plan).init(weights), key_chain, jnp.zeros((), jnp.int64))
+    optimiser = inference.optimiser(plan).init(weights)
+    return Chain(sampler, weights, optimiser, jnp.asarray(np.log(0.1), jnp.float64), drawn, key_chain,
+                 jnp.zeros((), jnp.int64))  # fmt: skip
 
 
 def _everything(table: Table):
@@ -86,9 +83,15 @@ def _everything(table: Table):
 
 
 def _unit_scale(position: Position, plan: Plan) -> Position:
-    """Ones; amortised latents share one entry per channel, for no row keeps its place."""
-    ones = jax.tree.map(jnp.ones_like, position)
-    return ones._replace(local=jax.tree.map(lambda a: a[:1], ones.local)) if plan.amortised else ones
+    """Ones, one per coordinate but where coordinates trade places: amortised latents keep no row, and an inducing input
+    may wander from where the energy is flat to where it is steep, so all of them take the pace of the steepest."""
+
+    def ones(path, a):
+        names = {str(getattr(k, "key", getattr(k, "name", ""))) for k in path}
+        shared = "inducing" in names or ("local" in names and plan.amortised)
+        return jnp.ones_like(a[:1] if shared else a)
+
+    return jax.tree_util.tree_map_with_path(ones, position)
 
 
 @eqx.filter_jit
@@ -270,6 +273,8 @@ class Sampler:
     def _draw(self) -> Position:
         """The position; latents born anew each sweep are not worth keeping."""
         position = self.chains.sampler.position
+        if self.plan.collapsed:
+            position = position._replace(values=self.chains.values)
         return position._replace(local=None) if self.plan.amortised else position
 
 

@@ -84,11 +84,20 @@ class AbstractLatentPrior(eqx.Module):
     def coordinates(self, hyper: dict[str, Any], latents: Latents, batch: Batch) -> Latents:
         """Local coordinates near given latents: where a chain starts."""
 
+    @property
+    @abc.abstractmethod
+    def collapses(self) -> bool:
+        """Whether values can be integrated out given the latents, as `log_collapsed` and `redraw_values` need."""
+
+    @abc.abstractmethod
+    def log_collapsed(self, hyper: dict[str, Any], local: Latents, batch: Batch, temperature: Array) -> Array:
+        """log ∫ (p(Z | v, θ) p(v))^(1/T) dv up to a constant: what Z alone says of the hyper-parameters."""
+
     @abc.abstractmethod
     def redraw_values(
         self, key: Key[Array, ""], hyper: dict[str, Any], values: Any, local: Latents, batch: Batch, temperature: Array
-    ) -> Any:
-        """An exact draw of v given everything else, where there is one; else the values as they are."""
+    ) -> tuple[Any, Array]:
+        """An exact draw of v given everything else, and the temperature it shows."""
 
     @abc.abstractmethod
     def marginals(self, hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query) -> Marginals:

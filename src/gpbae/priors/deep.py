@@ -77,10 +77,15 @@ class DeepPrior(AbstractLatentPrior):
     def coordinates(self, hyper, latents, batch):
         return latents
 
+    @property
+    def collapses(self):
+        """A mixture is not conjugate, but without hidden layers this is the sparse prior."""
+        return not self.hidden
+
+    def log_collapsed(self, hyper, local, batch, temperature):
+        return self.last.log_collapsed(hyper, local, batch, temperature)
+
     def redraw_values(self, key, hyper, values, local, batch, temperature):
-        """The mixture is not conjugate, but with one component it is the sparse prior."""
-        if self.hidden:
-            return values
         return self.last.redraw_values(key, hyper, values, local, batch, temperature)
 
     def marginals(self, hyper, values, memory, query):

@@ -65,8 +65,16 @@ class FullPrior(AbstractLatentPrior):
         L, _ = self._blocks(hyper, batch)
         return gp.scatter(_smoothed_seed(L, gp.gather(latents, batch.blocks)), batch.blocks, latents.shape[0])
 
+    @property
+    def collapses(self):
+        """There are no values, and in whitened coordinates the latents say nothing of the hyper-parameters."""
+        return not self.is_whitened
+
+    def log_collapsed(self, hyper, local, batch, temperature):
+        return self.log_latents(hyper, None, local, batch) / temperature
+
     def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return values
+        return values, temperature
 
     def _conditional(self, hyper, memory, query):
         kernels, noise = self.hyper_reference.resolve(hyper)

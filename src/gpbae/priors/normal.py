@@ -35,8 +35,15 @@ class NormalPrior(AbstractLatentPrior):
     def coordinates(self, hyper, latents, batch):
         return latents
 
+    @property
+    def collapses(self):
+        return False
+
+    def log_collapsed(self, hyper, local, batch, temperature):
+        return self.log_latents(hyper, None, local, batch) / temperature
+
     def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return values
+        return values, temperature
 
     def marginals(self, hyper, values, memory, query):
         shape = (1, *query.valid.shape, self.latent_dim)

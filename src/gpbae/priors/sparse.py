@@ -62,10 +62,22 @@ class SparsePrior(AbstractLatentPrior):
     def coordinates(self, hyper, latents, batch):
         return latents
 
+    @property
+    def collapses(self):
+        return True
+
+    def _collapse(self, hyper, local, batch) -> gp.ValuesPosterior:
+        kernels, noise = self.hyper_reference.resolve(hyper)
+        projection = gp.sparse_projection(kernels, batch.x, self.inducing(hyper))
+        return gp.values_posterior(projection, local, noise**2, batch.blocks)
+
+    def log_collapsed(self, hyper, local, batch, temperature):
+        """At temperature T the integral is exp(−U(v̂)/T) |Λ|^{-1/2} up to a constant, v̂ the conditional mean."""
+        law = self._collapse(hyper, local, batch)
+        return (law.log_marginal + 0.5 * law.log_determinant) / temperature - 0.5 * law.log_determinant
+
     def redraw_values(self, key, hyper, values, local, batch, temperature):
-        projection, variance = self.project(hyper, batch.x)
-        mean, factor = gp.values_posterior(projection, local, variance, batch.blocks)
-        return gp.draw_values(key, mean, factor, temperature)
+        return gp.draw_values(key, self._collapse(hyper, local, batch), temperature)
 
     def _moments(self, hyper, values, query):
         """Mean and variance at a query with one value array per block, (G, q, C) each."""
@@ -94,8 +106,9 @@ class SparsePrior(AbstractLatentPrior):
     def standardised(self, hyper, memory, query, z):
         G, q, D = query.x.shape
         projection, variance = self.project(hyper, query.x.reshape(G * q, D))
+        _, noise = self.hyper_reference.resolve(hyper)
         blocks = jnp.where(query.valid, jnp.arange(G * q).reshape(G, q), G * q)
-        values, _ = gp.values_posterior(projection, z.reshape(G * q, -1), variance, blocks)
+        values = gp.values_posterior(projection, z.reshape(G * q, -1), noise**2, blocks).mean
         mean = gp.sparse_mean(projection, values, jnp.repeat(jnp.arange(G), q)).reshape(z.shape)
         return values, jnp.clip((z - mean) / jnp.sqrt(variance).reshape(z.shape), -3.0, 3.0)
 

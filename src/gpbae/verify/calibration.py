@@ -22,8 +22,9 @@ def calibration_ranks(
     num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION, amortised: bool = False
 ) -> dict[str, np.ndarray]:
     """Ranks of true values among posterior draws, tables drawn from the model's own prior: (replicates,) each."""
-    estimator = small_model(networks.Linear().decoder(jax.random.key(3), 1, (3,)), num_inducing=5, standardise=False,
-                            encoder_steps=0, likelihood=Gaussian(noise=0.5))  # fmt: skip
+    linear = networks.Linear().decoder(jax.random.key(3), 1, (3,))
+    estimator = small_model(linear, num_inducing=5, inducing_prior="uniform", standardise=False, encoder_steps=0,
+                            likelihood=Gaussian(noise=0.5))  # fmt: skip
     x = np.linspace(0, 1, 20)[:, None]
     model, plan, table, decoder_of, encoder_of, _ = estimator._prepare(x, np.zeros((20, 3)), None)
     decoder, encoder = decoder_of(jax.random.key(0)), encoder_of(jax.random.key(0))
