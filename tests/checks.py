@@ -384,8 +384,9 @@ def make_chain(model, plan, table, position, encoder):
     scale = jax.tree.map(jnp.ones_like, position)
     scale = scale._replace(local=scale.local[:1]) if plan.amortised else scale
     sampler = sghmc.init(position, scale)
-    optimiser, log_step = inference.optimiser(plan).init(trainable), jnp.asarray(-2.3, jnp.float64)
-    return inference.Chain(sampler, trainable, optimiser, log_step, None, jax.random.key(4), jnp.zeros((), jnp.int64))
+    optimiser = inference.optimiser(plan).init(trainable)
+    refresh = inference.Refresh(inference.refreshed(scale.shared["prior"]), jnp.asarray(-2.3, jnp.float64))
+    return inference.Chain(sampler, trainable, optimiser, refresh, None, jax.random.key(4), jnp.zeros((), jnp.int64))
 
 
 def make_sweep(amortised):

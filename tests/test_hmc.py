@@ -25,8 +25,8 @@ def run(position, log_density, step_size, num_steps, seed=0):
 
         return jax.lax.scan(body, state, jnp.arange(num_steps))
 
-    state, acceptance = chain(hmc.init(position, num_blocks, step_size))
-    return jax.tree.map(np.asarray, state.position), np.asarray(acceptance)
+    state, info = chain(hmc.init(position, num_blocks, step_size))
+    return jax.tree.map(np.asarray, state.position), np.asarray(info.acceptance)
 
 
 def assert_mean(values, expected):
@@ -60,6 +60,15 @@ def test_moments_of_a_skewed_target():
     assert_mean(r, 0.0)
     assert_mean(r**2, polygamma(1, SHAPE))
     assert_mean(r**3, polygamma(2, SHAPE))
+
+
+def test_momenta_after_a_trajectory_are_standard_normal():
+    """Of exact draws, with a coarse step: a refused trajectory gives its momentum back."""
+    exact = jnp.asarray(np.log(np.random.default_rng(1).gamma(SHAPE, size=(NUM_BLOCKS, 1))))
+    log_density = lambda q: jnp.sum(SHAPE * q - jnp.exp(q), axis=1)  # noqa: E731
+    _, info = jax.jit(lambda s: hmc.step(jax.random.key(3), s, log_density))(hmc.init(exact, NUM_BLOCKS, 0.9))
+    assert_mean(np.asarray(info.momentum), 0.0)
+    assert_mean(np.asarray(info.momentum) ** 2, 1.0)
 
 
 def test_target_is_left_invariant():

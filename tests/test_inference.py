@@ -56,14 +56,15 @@ def test_refreshing_leaves_the_joint_prior_as_it_is(name):
         hyper, values, z = prior_draw(model.prior, key_prior, batch)
         p = chain.sampler.position
         here = p._replace(shared={**p.shared, "prior": hyper}, values=values, local=z)
-        start = chain._replace(sampler=chain.sampler._replace(position=here), log_step=jnp.log(0.25))
+        refresh = chain.refresh._replace(log_step=jnp.asarray(-1.4, jnp.float64))
+        start = chain._replace(sampler=chain.sampler._replace(position=here), refresh=refresh)
 
         def move(c, i):
             key_hyper, key_values = jax.random.split(jax.random.fold_in(key_moves, i))
-            c, acceptance = inference._refresh(model, table, c, checks.settings(0.1), jnp.asarray(False), key_hyper)
+            c, info = inference._refresh(model, table, c, checks.settings(0.1), jnp.asarray(False), key_hyper)
             p = c.sampler.position
             values, _ = inference._redraw(model, table, p, jnp.ones(()), key_values)
-            return c._replace(sampler=c.sampler._replace(position=p._replace(values=values))), acceptance
+            return c._replace(sampler=c.sampler._replace(position=p._replace(values=values))), info.acceptance
 
         end, acceptance = jax.lax.scan(move, start, jnp.arange(3))
         q = end.sampler.position

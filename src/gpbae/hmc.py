@@ -16,6 +16,13 @@ from gpbae.sghmc import normal_like
 TARGET_ACCEPTANCE = 0.8
 
 
+class Info(NamedTuple):
+    """Acceptance probabilities block by block, and the momenta trajectories end with: standard normal, if all is well."""
+
+    acceptance: Float[Array, " G"]
+    momentum: PyTree
+
+
 class State(NamedTuple):
     """Block positions (leading axis: blocks) and the logs of their step sizes."""
 
@@ -29,8 +36,8 @@ def init(position: PyTree, num_blocks: int, step_size: float = 0.1) -> State:
 
 def step(
     key: Key[Array, ""], state: State, log_density: Callable[[Any], Float[Array, " G"]], num_leapfrog: int = 8
-) -> tuple[State, Float[Array, " G"]]:
-    """One trajectory per block; returns the acceptance probabilities."""
+) -> tuple[State, Info]:
+    """One trajectory per block."""
     key_momentum, key_accept, key_step = jax.random.split(key, 3)
     value_and_gradient = jax.value_and_grad(_summed(log_density), has_aux=True)
     momentum = normal_like(key_momentum, state.position)
@@ -52,8 +59,8 @@ def step(
     change = values[-1] - _kinetic(final) - values[0] + _kinetic(momentum)
     acceptance = jnp.exp(jnp.minimum(jnp.where(jnp.isfinite(change), change, -jnp.inf), 0.0))
     accepted = jax.random.uniform(key_accept, acceptance.shape) < acceptance
-    position = jax.tree.map(lambda a, b: jnp.where(_widen(accepted, a), a, b), proposal, state.position)
-    return state._replace(position=position), acceptance
+    choose = lambda new, old: jax.tree.map(lambda a, b: jnp.where(_widen(accepted, a), a, b), new, old)  # noqa: E731
+    return state._replace(position=choose(proposal, state.position)), Info(acceptance, choose(final, momentum))
 
 
 def _summed(log_density):

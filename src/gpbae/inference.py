@@ -22,7 +22,6 @@ from gpbae.priors import Batch
 ENCODER_ROWS = 128
 NUM_NOISE_BATCHES = 32
 FINITE_DIFFERENCE = 1e-3
-REFRESHED = ("kernel", "log_latent_noise")
 REFRESH_LEAPFROG = 8
 REFRESH_RATE = 0.1
 
@@ -44,14 +43,21 @@ class Plan:
     learning_rate: float = 1e-3
 
 
+class Refresh(NamedTuple):
+    """Scales of the hyper-parameters that are refreshed between sweeps, and the log of the step in their units."""
+
+    scale: dict[str, Any]
+    log_step: Array
+
+
 class Chain(NamedTuple):
-    """One chain between two sweeps: sampler, encoder, optimiser, the log of the step with which hyper-parameters are
-    refreshed, values where they are not part of the sampler's state, its key and the number of sweeps done."""
+    """One chain between two sweeps: sampler, encoder, optimiser, how hyper-parameters are refreshed, values where they
+    are not part of the sampler's state, its key and the number of sweeps done."""
 
     sampler: sghmc.State
     encoder: PyTree
     optimiser: Any
-    log_step: Array
+    refresh: Refresh
     values: Any
     key: Key[Array, ""]
     sweep: Array
@@ -158,19 +164,31 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
-    chain, acceptance = chain._replace(sampler=state, sweep=chain.sweep + 1), jnp.asarray(jnp.nan)
+    chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
+    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), jnp.asarray(jnp.nan), jnp.zeros(()))
     if plan.refresh:
-        key_hyper, key_values = jax.random.split(key_values)
-        if jax.tree.leaves(_split(chain.sampler.position.shared["prior"])[0]):
-            chain, acceptance = _refresh(model, table, chain, settings, adapting, key_hyper)
-        if not plan.collapsed:
-            position = chain.sampler.position
-            values, _ = _redraw(model, table, position, settings.temperature, key_values)
-            chain = chain._replace(sampler=chain.sampler._replace(position=position._replace(values=values)))
-    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), acceptance, jnp.zeros(()))
+        chain, report = _between_sweeps(model, plan, table, settings, adapting, chain, report, key_values)
     if plan.amortised:
         chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
         report = report._replace(encoder_loss=loss)
+    return chain, report
+
+
+def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report: Report, key) -> tuple[Chain, Report]:
+    """Refresh hyper-parameters, then values if they are part of the chain."""
+    key_hyper, key_values = jax.random.split(key)
+    if jax.tree.leaves(chain.refresh.scale):
+        chain, info = _refresh(model, table, chain, settings, adapting, key_hyper)
+        kinetic = report.kinetic_temperature
+        if "inducing" in info.momentum:
+            shown = settings.temperature * jnp.mean(info.momentum["inducing"] ** 2)
+            prior = {**kinetic.shared["prior"], "inducing": shown}
+            kinetic = kinetic._replace(shared={**kinetic.shared, "prior": prior})
+        report = report._replace(acceptance=info.acceptance[0], kinetic_temperature=kinetic)
+    if not plan.collapsed:
+        position = chain.sampler.position
+        values, _ = _redraw(model, table, position, settings.temperature, key_values)
+        chain = chain._replace(sampler=chain.sampler._replace(position=position._replace(values=values)))
     return chain, report
 
 
@@ -179,34 +197,34 @@ def _whole(table: Table) -> Batch:
     return batching.batch(table, batching.select(jax.random.key(0), table))
 
 
-def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, Array]:
-    """A Metropolis-corrected trajectory of kernel and noise given the latents and S, with the values integrated out.
+def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, hmc.Info]:
+    """A Metropolis-corrected trajectory of kernel, noise and S given the latents, with the values integrated out.
 
-    It crosses in one move what many small steps would take long for.  Momenta are independent of positions and stay.
-    Values that are part of the chain must be drawn anew after it.
+    It is the only move of S: where two inducing inputs meet, K_SS is singular and the energy has a crack that no step
+    size is small enough for.  Momenta are independent of positions and stay.  Values that are part of the chain must
+    be drawn anew after it.
     """
     p, T = chain.sampler.position, settings.temperature
-    hyper, rest = _split(p.shared["prior"])
-    batch = _whole(table)
-    unit = jax.tree.map(lambda c: c * jnp.sqrt(T), _split(chain.sampler.scale.shared["prior"])[0])
+    hyper, batch = p.shared["prior"], _whole(table)
+    unit = jax.tree.map(lambda c: c * jnp.sqrt(T), chain.refresh.scale)
 
     def log_density(coordinates):
-        theta = {**rest, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
+        theta = {**hyper, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
         log_prior = sum(model.prior.log_hyper(theta).values(), jnp.zeros(()))
         return (model.prior.log_collapsed(theta, p.local, batch, T) + log_prior / T)[None]
 
-    start = hmc.State(jax.tree.map(lambda h, c: (h / c)[None], hyper, unit), chain.log_step[None])
-    state, acceptance = hmc.step(key, start, log_density, REFRESH_LEAPFROG)
-    adapted = hmc.adapt(state, acceptance, REFRESH_RATE).log_step[0]
+    begin = jax.tree.map(lambda h, c: (h / c)[None], refreshed(hyper), unit)
+    state, info = hmc.step(key, hmc.State(begin, chain.refresh.log_step[None]), log_density, REFRESH_LEAPFROG)
+    adapted = hmc.adapt(state, info.acceptance, REFRESH_RATE).log_step[0]
     moved = jax.tree.map(lambda u, c: u[0] * c, state.position, unit)
-    position = p._replace(shared={**p.shared, "prior": {**rest, **moved}})
-    sampler = chain.sampler._replace(position=position)
-    return chain._replace(sampler=sampler, log_step=jnp.where(adapting, adapted, chain.log_step)), acceptance[0]
+    position = p._replace(shared={**p.shared, "prior": {**hyper, **moved}})
+    refresh = chain.refresh._replace(log_step=jnp.where(adapting, adapted, chain.refresh.log_step))
+    return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), info
 
 
-def _split(hyper: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Kernel and noise, a few coordinates that one step size suits; and the rest."""
-    return ({k: v for k, v in hyper.items() if k in REFRESHED}, {k: v for k, v in hyper.items() if k not in REFRESHED})
+def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
+    """Of a prior's hyper-parameters, those that `_refresh` moves."""
+    return {k: v for k, v in hyper.items() if k in ("kernel", "log_latent_noise", "inducing")}
 
 
 def _redraw(model, table, position: Position, temperature, key) -> tuple[Any, Array]:

@@ -131,8 +131,8 @@ def refine(
             log_density = _target(model, draw, table, query, rows)
 
             def move(s, index):
-                s, acceptance = hmc.step(jax.random.fold_in(k, index), s, log_density, NUM_LEAPFROG)
-                return s, jnp.mean(acceptance)
+                s, info = hmc.step(jax.random.fold_in(k, index), s, log_density, NUM_LEAPFROG)
+                return s, jnp.mean(info.acceptance)
 
             state, acceptance = jax.lax.scan(move, state, jnp.arange(num_steps))
             z = _latents(model, draw, table, query, state.position)
@@ -197,8 +197,8 @@ def _target(model, draw, table, query, rows):
 def _burn_in(log_density, state, key):
     def move(s, item):
         index, rate = item
-        s, acceptance = hmc.step(jax.random.fold_in(key, index), s, log_density, NUM_LEAPFROG)
-        return hmc.adapt(s, acceptance, rate), None
+        s, info = hmc.step(jax.random.fold_in(key, index), s, log_density, NUM_LEAPFROG)
+        return hmc.adapt(s, info.acceptance, rate), None
 
     rates = 1.0 / jnp.sqrt(1.0 + jnp.arange(NUM_BURN_IN, dtype=jnp.float64))
     return jax.lax.scan(move, state, (jnp.arange(NUM_BURN_IN), rates))[0]

@@ -72,8 +72,9 @@ def start_chain(
     drawn = values if plan.collapsed else None
     sampler = sghmc.init(position, _unit_scale(position, plan))
     optimiser = inference.optimiser(plan).init(weights)
-    return Chain(sampler, weights, optimiser, jnp.asarray(np.log(0.1), jnp.float64), drawn, key_chain,
-                 jnp.zeros((), jnp.int64))  # fmt: skip
+    scale = inference.refreshed(sampler.scale.shared["prior"]) if plan.refresh else {}
+    refresh = inference.Refresh(scale, jnp.asarray(np.log(0.1), jnp.float64))
+    return Chain(sampler, weights, optimiser, refresh, drawn, key_chain, jnp.zeros((), jnp.int64))
 
 
 def _everything(table: Table):
@@ -92,6 +93,18 @@ def _unit_scale(position: Position, plan: Plan) -> Position:
         return jnp.ones_like(a[:1] if shared else a)
 
     return jax.tree_util.tree_map_with_path(ones, position)
+
+
+def _with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
+    """Chains at rest in new coordinates; a scale of zero keeps S from the sampler where refreshing moves it."""
+    refresh = chains.refresh
+    if plan.refresh:
+        prior = scale.shared["prior"]
+        refresh = refresh._replace(scale=inference.refreshed(prior))
+        if "inducing" in prior:
+            prior = {**prior, "inducing": jnp.zeros_like(prior["inducing"])}
+        scale = scale._replace(shared={**scale.shared, "prior": prior})
+    return chains._replace(sampler=jax.vmap(sghmc.init)(chains.sampler.position, scale), refresh=refresh)
 
 
 @eqx.filter_jit
@@ -160,7 +173,7 @@ class Sampler:
         position = self.chains.sampler.position
         plain = jax.vmap(lambda p: sghmc.init(p, _unit_scale(p, self.plan)))(position)
         stiffness = self._measure(self.chains._replace(sampler=plain), starting=True)
-        self.chains = self.chains._replace(sampler=jax.vmap(sghmc.init)(position, stiffness.scale))
+        self.chains = _with_scale(self.chains, stiffness.scale, self.plan)
         self.stiffest = 0.0
         self._set_step_size(stiffness)
 
