@@ -17,7 +17,7 @@ TARGET_ACCEPTANCE = 0.8
 
 
 class Info(NamedTuple):
-    """Acceptance probabilities block by block, and the momenta trajectories end with: standard normal, if all is well."""
+    """Acceptance probabilities by block, and the momenta trajectories end with, standard normal if all is well."""
 
     acceptance: Float[Array, " G"]
     momentum: PyTree
