@@ -6,25 +6,27 @@ from pathlib import Path
 import gpbae
 
 LAYERS = (
-    "errors runtime",
-    "linalg likelihoods networks weights sghmc metrics diagnostics progress data",
+    "errors runtime watch",
+    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
     "kernels tables hmc",
     "gp inducing start predictive",
     "priors",
     "autoencoder batches",
-    "inference posterior",
+    "inference posterior checkpoint",
+    "health",
     "run fitted",
     "building questions inspection",
     "estimators",
     "io plots files terminal",
-    "charts",
+    "settings charts",
+    "runfolder",
     "report",
     "experiments verify bench",
     "table_commands",
     "cli",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
-CONVENIENCES = {("estimators", "io"), ("estimators", "report")}  # model.save and model.report, imported when called
+CONVENIENCES = {("estimators", name) for name in ("io", "report", "runfolder")}  # imported when called
 SOURCE = Path(gpbae.__file__).parent
 
 

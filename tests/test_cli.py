@@ -12,7 +12,7 @@ import pytest
 from gpbae import __version__, cli, files
 from gpbae.errors import GpbaeError, InputError
 
-COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["impute"], ["predict"], ["encode"], ["diagnose"], ["report"],
+COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"], ["report"],
             ["data", "list"], ["data", "fetch"]]  # fmt: skip
 TINY = """
 latent_dim = 1

@@ -23,7 +23,7 @@ def outcome():
 
 def _answer(name, truth, sd, rng):
     lengthscale = rng.normal(2, 0.1, (2, 20)) if name == "SGP-BAE" else None
-    metrics = {"rmse": sd, "rmse_frame": sd * 2**0.5, "coverage90": 0.9, "lengthscale": 2.0, "lengthscale_lower": 1.8,
+    metrics = {"rmse": sd, "rmse_frame": sd * 2**0.5, "lengthscale": 2.0, "lengthscale_lower": 1.8,
                "lengthscale_upper": 2.2}  # fmt: skip
     log_joint = rng.standard_normal((30, 2)).cumsum(axis=0) * 100 - 5e5
     paths = truth + sd * rng.standard_normal((40, *truth.shape))

@@ -84,16 +84,16 @@ def demo(
     files.make_folder(out)
     outcome = ball.run(ball.QUICK if quick else ball.DEMO, seed, progress=True, say=terminal.say)
     paths = ball.write(outcome, out)
-    header = ("model", "RMSE per coordinate", "truth in 90% interval", "seconds", "kinetic temperature")
+    header = ("model", "RMSE per coordinate", "lengthscale (truth 2)", "seconds", "kinetic temperature")
     terminal.show("The moving ball, unseen videos", header, [_demo_row(answer) for answer in outcome.answers])
     for path in paths:
         print(path)
 
 
 def _demo_row(answer: Any) -> tuple[str, ...]:
-    found = [value for value, _ in answer.temperatures.values()]
-    return (answer.model, f"{answer.metrics['rmse']:.3f}", f"{answer.metrics['coverage90']:.0%}",
-            f"{answer.seconds:.0f}", f"{min(found):.3f} to {max(found):.3f}")  # fmt: skip
+    low, high = min(answer.temperatures.values()), max(answer.temperatures.values())
+    return (answer.model, f"{answer.metrics['rmse']:.3f}", answer.lengthscale_text(), f"{answer.seconds:.0f}",
+            f"{low[0]:.2f} ± {low[1]:.2f} to {high[0]:.2f} ± {high[1]:.2f}")  # fmt: skip
 
 
 @app.command(epilog="Example: gpbae verify --quick")

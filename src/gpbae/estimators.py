@@ -1,5 +1,6 @@
 """The four models as scikit-learn style estimators: arguments stored as given, fitted attributes end in `_`."""
 
+import contextlib
 import dataclasses
 import inspect
 from typing import Any
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import inducing, networks, progress, run, start, tables
+from gpbae import checkpoint, inducing, networks, progress, run, start, tables
 from gpbae.building import Building, check_count
 from gpbae.errors import InputError
 from gpbae.inspection import Inspection
@@ -63,19 +64,29 @@ class BAE(Building, Questions, Inspection):
     def fit(self, x: Any, y: Any, groups: Any = None, run_dir: Any = None):
         """Sample the posterior given a table y (NaN = missing), its inputs x and optional group labels.
 
-        With `run_dir` the fitted model is also saved in that folder, as by `save`.
+        With `run_dir` the run is kept in that folder as it goes: called again with the same data and arguments, it goes
+        on after the last checkpoint, to the same draws as if it had never stopped.  `load(run_dir)` reads the model.
         """
         problem = self._prepare(x, y, groups)
-        model, plan, table, decoder_of, encoder_of, latents = problem
+        with self._keeping(run_dir, x, y, groups) as keeper:
+            self._sample(*problem, keeper)
+            keeper.finish(self)
+        return self
+
+    def _keeping(self, run_dir, x, y, groups):
+        if run_dir is None:
+            return contextlib.nullcontext(checkpoint.Keeper())
+        from gpbae import runfolder
+
+        return runfolder.keeping(run_dir, self, x, y, groups)
+
+    def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper) -> None:
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
         with progress.display(type(self).__name__, self.progress) as listener:
-            if plan.amortised:
+            if plan.amortised and not keeper.has_begun():
                 chains = run.pretrain(plan, table, static, chains, jnp.asarray(latents), 400)
-            result = run.Sampler(model, plan, table, static, chains, self._budget(), listener).run()
+            result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper).run()
         self._keep(model, plan, table, static, result)
-        if run_dir is not None:
-            self.save(run_dir)
-        return self
 
     def _keep(self, model, plan, table, static, result) -> None:
         self.model_, self.plan_, self.table_, self.encoder_static_ = model, plan, table, static

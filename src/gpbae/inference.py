@@ -22,6 +22,7 @@ from gpbae.priors import Batch
 ENCODER_ROWS = 128
 NUM_NOISE_BATCHES = 32
 FINITE_DIFFERENCE = 1e-3
+NUM_REFRESHES = 2
 REFRESH_LEAPFROG = 8
 REFRESH_RATE = 0.1
 
@@ -178,13 +179,17 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     """Refresh hyper-parameters, then values if they are part of the chain."""
     key_hyper, key_values = jax.random.split(key)
     if jax.tree.leaves(chain.refresh.scale):
-        chain, info = _refresh(model, table, chain, settings, adapting, key_hyper)
+        chain, info = jax.lax.scan(
+            lambda c, i: _refresh(model, table, c, settings, adapting, jax.random.fold_in(key_hyper, i)),
+            chain,
+            jnp.arange(NUM_REFRESHES),
+        )
         kinetic = report.kinetic_temperature
         if "inducing" in info.momentum:
             shown = settings.temperature * jnp.mean(info.momentum["inducing"] ** 2)
             prior = {**kinetic.shared["prior"], "inducing": shown}
             kinetic = kinetic._replace(shared={**kinetic.shared, "prior": prior})
-        report = report._replace(acceptance=info.acceptance[0], kinetic_temperature=kinetic)
+        report = report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
     if not plan.collapsed:
         position = chain.sampler.position
         values, _ = _redraw(model, table, position, settings.temperature, key_values)
@@ -398,9 +403,10 @@ def _measure_chain(model, plan, table, static, chain, friction, starting):
     def product(direction):
         return _hessian_product(lambda p: model.gradient(p, batch)[0], part.position, direction)
 
-    scale = sghmc.curvature_scale(key_probe, product, part.position, part.scale)
-    rescaled = sghmc.init(part.position, scale)
-    part = jax.tree.map(lambda a, b: jnp.where(starting, a, b), rescaled, part)
+    def rescaled():
+        return sghmc.init(part.position, sghmc.curvature_scale(key_probe, product, part.position, part.scale))
+
+    part = jax.lax.cond(starting, rescaled, lambda: part)
     curvature = sghmc.largest_curvature(key_power, product, part)
     if plan.batching.is_exact:
         return Stiffness(curvature, part.scale, None, None)

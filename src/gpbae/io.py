@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import shutil
-import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,25 @@ import jax.numpy as jnp
 import numpy as np
 
 import gpbae
-from gpbae import autoencoder, batches, estimators, inducing, inference, kernels, likelihoods, networks, tables, weights
+from gpbae import (
+    autoencoder,
+    batches,
+    estimators,
+    inducing,
+    inference,
+    kernels,
+    likelihoods,
+    networks,
+    storage,
+    tables,
+    weights,
+)
 from gpbae import priors as latent_priors
 from gpbae.errors import GpbaeError, InputError
 
 FORMAT, VERSION = "gpbae model", 1
-MANIFEST, DRAWS, ARRAYS = "manifest.json", "draws.safetensors", "arrays.safetensors"
+MANIFEST, DRAWS, ARRAYS = storage.MANIFEST, "draws.safetensors", "arrays.safetensors"
+FILES = (DRAWS, ARRAYS, MANIFEST)
 ESTIMATORS = {c.__name__: c for c in (estimators.BAE, estimators.GPBAE, estimators.SGPBAE, estimators.DSGPBAE)}
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "safetensors")
 HOMES = (autoencoder, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables, weights)
@@ -271,6 +283,8 @@ def save(model: estimators.BAE, path: Any) -> None:
 def _write_argument(name: str, value: Any, writer: Writer) -> Any:
     """A constructor's argument; a user's own network is asked for again."""
     writer.role = name
+    if name == "progress":
+        return bool(value)  # a listener of the user's own is not part of the model
     if name in ROLES and isinstance(value, eqx.Module) and _name(type(value)) not in TYPES:
         return {"given": name}
     return writer.write(value)
@@ -289,7 +303,7 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         fresh.chmod(0o755)
-        _sync(fresh)
+        storage.sync(fresh)
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             os.rename(path, old / path.name)
@@ -297,23 +311,13 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
             shutil.rmtree(old)
         else:
             os.rename(fresh, path)
-        _sync(path.parent)
+        storage.sync(path.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _replaceable(path: Path) -> bool:
     return path.is_dir() and {p.name for p in path.iterdir()} <= {MANIFEST, DRAWS, ARRAYS}
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "nt":
-        return  # Windows has no handle for a folder
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # Loading.
@@ -324,7 +328,7 @@ def load(path: Any, **given: Any) -> Any:
 
     Networks of your own are passed again by the name of their argument, `load(path, decoder=module)`.
     """
-    folder = Path(path)
+    folder = _inside(Path(path))
     if unknown := set(given) - set(ROLES):
         raise InputError(f"load takes {' and '.join(ROLES)} beside the path; got {', '.join(sorted(unknown))}.")
     manifest = _read_manifest(folder)
@@ -366,11 +370,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} must be a folder written by model.save(path); got a file (pickles are never read).")
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder} must be a folder written by model.save(path); there is no {MANIFEST} in it.")
-    try:
-        manifest = json.loads(_read_bytes(folder, MANIFEST))
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        raise InputError(f"{folder / MANIFEST} is not JSON: truncated or not written by model.save(path).") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    manifest = storage.read_manifest(folder)
+    if manifest.get("format") != FORMAT:
         raise InputError(f"{folder / MANIFEST} does not describe a gpbae model; pass a folder that model.save wrote.")
     if manifest.get("version") != VERSION:
         raise InputError(
@@ -384,29 +385,18 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 def _read_arrays(folder: Path, name: str, manifest: dict[str, Any]) -> dict[str, np.ndarray]:
     """Read once, check what was read, and only then look inside."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
-
-    content, expected = _read_bytes(folder, name), manifest["files"][name]
-    if len(content) != expected["size"]:
-        raise InputError(
-            f"{folder / name} must have {expected['size']} bytes and has {len(content)}: truncated; copy it again."
-        )
-    if hashlib.sha256(content).hexdigest() != expected["sha256"]:
-        raise InputError(f"{folder / name} has another sha256 than {MANIFEST} says: changed or damaged; copy it again.")
-    try:
-        return from_bytes(content)
-    except SafetensorError:
-        raise InputError(f"{folder / name} is not a safetensors file; no other format is read.") from None
+    return storage.arrays(storage.read(folder, name, manifest["files"][name]), folder / name)
 
 
-def _read_bytes(folder: Path, name: str) -> bytes:
-    file = folder / name
-    if not file.resolve().is_relative_to(folder.resolve()):
-        raise InputError(f"{file} points out of the folder; a saved model is read from its own folder only.")
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise InputError(f"{file} must be a plain file.")
-        return file.read_bytes()
-    except OSError as problem:
-        raise InputError(f"{file} cannot be read: {problem.strerror}.") from None
+def _inside(folder: Path) -> Path:
+    """Where the model lies: in a folder of fit(run_dir=...), inside it, if the run is over and the model untouched."""
+    if not (folder / MANIFEST).is_file():
+        return folder
+    manifest = storage.read_manifest(folder)
+    if manifest.get("format") != "gpbae run":
+        return folder
+    storage.check_seal(folder, manifest)
+    if not manifest.get("finished"):
+        raise InputError(f"The run in {folder} is not finished; `gpbae resume {folder}` goes on with it.")
+    storage.read(folder, f"model/{MANIFEST}", manifest["files"].get(f"model/{MANIFEST}", {}))
+    return folder / "model"

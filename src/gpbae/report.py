@@ -116,14 +116,14 @@ def ball_page(outcome: "Outcome", pictures: Mapping[str, Path]) -> str:
 
 
 def _ball_scores(outcome) -> Section:
-    rows = [(a.model, f"{a.metrics['rmse']:.3f}", f"{a.metrics['rmse_frame']:.3f}", f"{a.metrics['coverage90']:.0%}",
+    rows = [(a.model, f"{a.metrics['rmse']:.3f}", f"{a.metrics['rmse_frame']:.3f}", a.lengthscale_text(),
              f"{a.seconds:.0f}") for a in outcome.answers]  # fmt: skip
     text = (
         "Latents are identified only up to an affine map, so one such map is fitted to all frames of all unseen videos "
         "before the distance to the truth is taken. BAE looks at each frame alone. SGP-BAE also knows that the frames "
         "of a video follow each other, which places the ball where it is off the picture."
     )
-    header = ("model", "RMSE per coordinate", "RMSE per frame", "truth in 90% interval", "seconds")
+    header = ("model", "RMSE per coordinate", "RMSE per frame", "lengthscale (truth 2)", "seconds")
     return Section("Where is the ball?", [text], [Table(header, rows, "Unseen videos; lower RMSE is better.")])
 
 

@@ -11,14 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, inference, sghmc
+from gpbae import autoencoder, checkpoint, inference, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
+from gpbae.checkpoint import Keeper
 from gpbae.errors import GpbaeError
+from gpbae.health import culprits_of, finite_chains, keep_sound, total
 from gpbae.inference import Chain, Plan
 
 COLDEST = 1e-3
-NUM_MEASUREMENTS = 16
+NUM_MEASUREMENTS = 8
 NUM_BACK_OFFS = 8
 
 
@@ -136,7 +138,7 @@ class Sampler:
     """The state of a run between blocks."""
 
     def __init__(self, model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, budget: Budget,
-                 listener: Listener):  # fmt: skip
+                 listener: Listener, keeper: Keeper | None = None):  # fmt: skip
         self.model, self.plan, self.table, self.static, self.budget = model, plan, table, static, budget
         self.chains, self.listener = chains, listener
         self.num_chains = chains.sweep.shape[0]
@@ -146,15 +148,48 @@ class Sampler:
         self.stiffest = 0.0
         self.history: list[dict[str, Any]] = []
         self.started = time.monotonic()
+        self.keeper = Keeper() if keeper is None else keeper
+        self.phase, self.block = "start", 0
+        self.chunks: list[checkpoint.Arrays] = []
+        self.fresh: list[tuple[Position, Position, float]] = []
 
     def run(self) -> Result:
-        self._climb()
-        self._warm_up()
-        return self._sample()
+        """From where it is to the end; a keeper that has seen this run before says where that is."""
+        if saved := self.keeper.saved():
+            self._go_on(saved)
+        if self.phase == "start":
+            self._climb()
+            self._enter("warm-up")
+        if self.phase == "warm-up":
+            self._warm_up()
+            self._enter("sampling")
+        self._sample()
+        return self._result()
+
+    def _go_on(self, saved: checkpoint.Snapshot) -> None:
+        checkpoint.restore(self, saved)
+        self.started -= max((event["seconds"] for event in self.history), default=0.0)
+        self._say(phase="resumed", at=self.phase, block=self.block)
+
+    def _enter(self, phase: str) -> None:
+        self.phase, self.block = phase, 0
+        self._pause(at_an_end=True)
+
+    def _pause(self, at_an_end: bool = False) -> None:
+        """Between two blocks the state is whole: keep it if it is time to, or if there will be no other time."""
+        stopping = self.keeper.is_stopping()
+        if at_an_end or stopping or self.keeper.is_due():
+            chunk = checkpoint.chunk_of(*map(list, zip(*self.fresh, strict=True))) if self.fresh else None
+            self.keeper.keep(checkpoint.arrays_of(self), checkpoint.counters_of(self), chunk)
+            self.chunks += [] if chunk is None else [chunk]
+            self.fresh = []
+        if stopping:
+            self.keeper.stop(f"block {self.block} of {self.phase}")
 
     def _say(self, **event: Any) -> None:
         event["seconds"] = round(time.monotonic() - self.started, 3)
         self.history.append(event)
+        self.keeper.record(event)
         self.listener(event)
 
     def _climb(self) -> None:
@@ -165,7 +200,7 @@ class Sampler:
             self.chains, terms = inference.climb(
                 self.model, self.plan, self.table, self.static, self.chains, jnp.asarray(rates)
             )
-            self._say(phase="map", done=1, total=1, log_joint=_total(terms))
+            self._say(phase="map", done=1, total=1, log_joint=total(terms))
         self._rescale()
 
     def _rescale(self) -> None:
@@ -223,65 +258,71 @@ class Sampler:
         schedule = np.pad(schedule, (0, num_blocks * thin - len(schedule)), mode="edge")
         checkpoints = set(np.linspace(0, num_blocks, NUM_MEASUREMENTS + 1).astype(int)[1:]) | {num_blocks}
         reset = num_blocks // 2
-        block = 0
-        while block < num_blocks:
-            if block == reset:
+        while self.block < num_blocks:
+            if self.block == reset:
                 self._rescale()
-            chains, report = self._block(schedule[block * thin : (block + 1) * thin], adapting=True)
-            if not self._healthy(report):
-                self._retreat()
+            chains, report = self._block(schedule[self.block * thin : (self.block + 1) * thin], adapting=True)
+            finite = finite_chains(chains, report)
+            if not finite.all():
+                self._retreat(culprits_of(chains, report, ~finite))
                 continue
             self.chains = chains
-            block += 1
-            if block in checkpoints:
+            self.block += 1
+            if self.block in checkpoints:
                 self._set_step_size(self._measure(self.chains))
-            self._say(phase="warm-up", done=block, total=num_blocks, log_joint=_total(report.terms),
-                      temperature=float(schedule[block * thin - 1]), step_size=self.step_size)  # fmt: skip
+            self._say(phase="warm-up", done=self.block, total=num_blocks, log_joint=total(report.terms),
+                      temperature=float(schedule[self.block * thin - 1]), step_size=self.step_size)  # fmt: skip
+            self._pause()
 
-    def _healthy(self, report) -> bool:
-        return bool(np.isfinite(_total(report.terms)).all())
-
-    def _retreat(self) -> None:
+    def _retreat(self, culprits: str) -> None:
         """A block that blew up is done again with half the step."""
         self.back_off *= 0.5
         self.step_size *= 0.5
         if self.back_off < 0.5**NUM_BACK_OFFS:
             raise GpbaeError(
-                "The chains diverge whatever the step size: the energy is not finite near the start. "
+                f"The chains diverge whatever the step size: not finite near the start are {culprits}. "
                 "Check y for extreme values, standardise it, or pass a smaller step_size."
             )
         momentum = jax.tree.map(jnp.zeros_like, self.chains.sampler.momentum)
         self.chains = self.chains._replace(sampler=self.chains.sampler._replace(momentum=momentum))
-        self._say(phase="back-off", step_size=self.step_size)
+        self._say(phase="back-off", step_size=self.step_size, because=culprits)
 
-    def _sample(self) -> Result:
+    def _sample(self) -> None:
         budget = self.budget
         temperatures = np.full(budget.thinning, budget.temperature)
-        draws, kinetic, clamped = [], [], []
-        for i in range(budget.num_samples):
+        while self.block < budget.num_samples:
             chains, report = self._block(temperatures, adapting=False)
-            finite = np.isfinite(_total(report.terms)) & ~self.dead
+            finite = finite_chains(chains, report) & ~self.dead
             if not finite.all():
-                self._bury(~finite)
-                chains = _keep(self.chains, chains, finite)
+                self._bury(~finite, chains, report)
+                chains = keep_sound(self.chains, chains, finite)
             self.chains = chains
-            draws.append(jax.tree.map(np.asarray, self._draw()))
-            kinetic.append(jax.tree.map(np.asarray, report.kinetic_temperature))
-            clamped.append(float(np.mean(np.asarray(report.fraction_clamped))))
+            self.block += 1
+            kinetic = jax.tree.map(np.asarray, report.kinetic_temperature)
+            clamped = float(np.mean(np.asarray(report.fraction_clamped)))
+            self.fresh.append((jax.tree.map(np.asarray, self._draw()), kinetic, clamped))
             loss = float(np.mean(np.asarray(report.encoder_loss)))
-            self._say(phase="sampling", done=i + 1, total=budget.num_samples, log_joint=_total(report.terms),
+            self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
                       encoder_loss=loss, step_size=self.step_size)  # fmt: skip
-        stacked = jax.tree.map(lambda *a: np.stack(a, axis=1), *draws)
-        temperature = jax.tree.map(lambda *a: np.stack(a, axis=1), *kinetic)
-        return Result(stacked, self.chains, self.step_size, temperature, float(np.mean(clamped)), self.noise_share,
+            self._pause(at_an_end=self.block == budget.num_samples)
+
+    def _result(self) -> Result:
+        position = self.chains.sampler.position
+        measured = position._replace(values=self.chains.values) if self.plan.collapsed else position
+        draws, kinetic, clamped = checkpoint.join(self.chunks, self._draw(), measured)
+        return Result(draws, self.chains, self.step_size, kinetic, float(np.mean(clamped)), self.noise_share,
                       self.history, self.dead)  # fmt: skip
 
-    def _bury(self, broken: np.ndarray) -> None:
+    def _bury(self, broken: np.ndarray, chains: Chain, report) -> None:
+        culprits = culprits_of(chains, report, broken)
         if (newly := broken & ~self.dead).any():
             self.dead |= broken
-            self._say(phase="dead", chains=np.flatnonzero(newly).tolist())
+            self._say(phase="dead", chains=np.flatnonzero(newly).tolist(), because=culprits)
         if self.dead.all():
-            raise GpbaeError("Every chain diverged while sampling; pass a smaller step_size or a longer num_warmup.")
+            raise GpbaeError(
+                f"Every chain diverged while sampling: not finite are {culprits}. "
+                "Pass a smaller step_size or a longer num_warmup."
+            )
 
     def _draw(self) -> Position:
         """The position; latents born anew each sweep are not worth keeping."""
@@ -289,17 +330,3 @@ class Sampler:
         if self.plan.collapsed:
             position = position._replace(values=self.chains.values)
         return position._replace(local=None) if self.plan.amortised else position
-
-
-def _total(terms: dict[str, Array]) -> np.ndarray:
-    return np.sum([np.asarray(t) for t in terms.values()], axis=0)
-
-
-def _keep(old: Chain, new: Chain, healthy: np.ndarray) -> Chain:
-    """New chains where they are sound, the last good state elsewhere."""
-    flags = jnp.asarray(healthy)
-
-    def pick(a, b):
-        return jnp.where(flags.reshape(-1, *(1,) * (b.ndim - 1)), b, a)
-
-    return jax.tree.map(pick, old._replace(key=0), new._replace(key=0))._replace(key=new.key)

@@ -158,7 +158,7 @@ def curvature_scale(
     return jax.tree.map(lambda t: jnp.clip(t / num_probes, 1e-6, None) ** -0.25, total)
 
 
-def largest_curvature(key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 20) -> Array:
+def largest_curvature(key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 16) -> Array:
     """Largest |eigenvalue| of M^{1/2} H M^{1/2}, M = c² V^{-1/2}, by power iteration: s = η² λ is the stiffest mode."""
     root = jax.tree.map(lambda c, p: c * p**-0.25, state.scale, state.preconditioner)
 

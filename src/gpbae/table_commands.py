@@ -1,4 +1,4 @@
-"""The commands that work on a user's table: fit, impute, predict, encode, diagnose, report."""
+"""The commands that work on a user's table: fit, resume, impute, predict, encode, diagnose, report."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpbae import terminal
-from gpbae.errors import GpbaeError, InputError
+from gpbae.errors import GpbaeError, InputError, Interrupted
 
 MODELS = {"bae": "BAE", "gp-bae": "GPBAE", "sgp-bae": "SGPBAE", "dsgp-bae": "DSGPBAE"}
 Model = StrEnum("Model", {name.replace("-", "_"): name for name in MODELS})
@@ -39,8 +39,8 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the chains.")] = 0,
 ) -> None:
-    """Sample the posterior of a model of a table and keep it in a folder."""
-    from gpbae import files, io
+    """Sample the posterior of a model of a table and keep it in a folder; once interrupted, the same command goes on."""
+    from gpbae import files, storage
 
     if not _names(outputs):
         raise typer.BadParameter("name at least one column.", param_hint="--outputs")
@@ -52,12 +52,35 @@ def fit(
     arguments = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | _config(config)
     x = files.numbers(table, columns.inputs) if columns.inputs else None
     estimator = _estimator(model.value, arguments)
-    fitted = estimator.fit(x, files.numbers(table, columns.outputs), files.labels(table, columns))
-    io.save(fitted, out / "model")
-    (out / "columns.json").write_text(json.dumps(dataclasses.asdict(columns), indent=2) + "\n", encoding="utf-8")
+    if not (out / storage.MANIFEST).exists():
+        roles = json.dumps(dataclasses.asdict(columns), indent=2) + "\n"
+        storage.write(out / "columns.json", roles.encode())
+    _sample(estimator, x, files.numbers(table, columns.outputs), files.labels(table, columns), out)
+
+
+def _sample(estimator: Any, x: Any, y: Any, groups: Any, run: Path) -> None:
+    """Fit in a folder; stopped by a signal, the exit code is 128 and the signal's number, as shells have it."""
+    from gpbae import watch
+
+    watch.process_is_ours = True
+    try:
+        fitted = estimator.fit(x, y, groups, run_dir=run)
+    except Interrupted as stopped:
+        terminal.say(str(stopped))
+        raise typer.Exit(128 + stopped.signal) from None
+    finally:
+        watch.process_is_ours = False
     for words in fitted.diagnostics().attrs["warnings"]:
         terminal.say(f"Warning: {words}")
-    print(out)
+    print(run)
+
+
+@app.command(epilog="Example: gpbae resume run")
+def resume(run: Run) -> None:
+    """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway."""
+    from gpbae import runfolder
+
+    _sample(*runfolder.reopen(run), run)
 
 
 def _names(text: str) -> list[str]:
@@ -90,7 +113,7 @@ def _load(run: Path):
     except (OSError, ValueError) as error:
         raise InputError(f"{run} is not a folder written by `gpbae fit`: its columns.json cannot be read.") from error
     columns = files.Columns(tuple(roles["inputs"]), tuple(roles["outputs"]), roles["groups"])
-    return io.load(run / "model"), columns
+    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
 
 
 def _rows(run: Path, data: Path):

@@ -1,0 +1,163 @@
+"""What a run was begun with, as files: the model's arguments in TOML, the table in arrays; and are they the same?"""
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import io, tables
+from gpbae.checkpoint import Arrays
+from gpbae.errors import InputError
+
+NOT_COMPARED = ("progress",)
+
+
+class Writer(io.Writer):
+    """Values with their arrays among the words: arguments are few and small."""
+
+    def _array(self, value: Any) -> dict[str, Any]:
+        node = super()._array(value)
+        if "array" not in node:
+            return node
+        array = self.arrays.pop(node["array"])
+        return node | {"array": array.ravel().tolist(), "shape": list(array.shape)}
+
+
+class Reader(io.Reader):
+    def __init__(self) -> None:
+        super().__init__({}, {})
+
+    def _array(self, node):
+        dtype = np.dtype(node["dtype"])
+        array = np.array(node["array"], np.int64).view(dtype) if dtype.kind == "M" else np.array(node["array"], dtype)
+        array = array.reshape(node["shape"])
+        return jnp.asarray(array) if node["kind"] == "jax" else array[()] if node["kind"] == "scalar" else array
+
+
+# Arguments.
+
+
+def text(estimator: Any, y: Any) -> bytes:
+    """Class and arguments as TOML."""
+    import tomli_w
+
+    frame = tables.observations(y).frame
+    arguments = {name: _argument(name, value) for name, value in estimator.get_params().items()}
+    config = {"class": type(estimator).__name__, "arguments": arguments, "frame": io._write_frame(frame)}
+    return tomli_w.dumps(_without_none(config)).encode()
+
+
+def _argument(name: str, value: Any) -> Any:
+    node = io._write_argument(name, value, Writer())
+    if isinstance(node, dict) and "given" in node:  # a network of the user's own: its weights by their checksum
+        leaves = [np.asarray(a) for a in jax.tree.leaves(eqx.filter(value, eqx.is_array))]
+        return node | {"sha256": _digest(leaves)}
+    return node
+
+
+def _without_none(node: Any) -> Any:
+    """TOML has no null."""
+    if node is None:
+        return {"none": True}
+    if isinstance(node, dict):
+        return {k: _without_none(v) for k, v in node.items()}
+    return [_without_none(v) for v in node] if isinstance(node, list) else node
+
+
+def _with_none(node: Any) -> Any:
+    if node == {"none": True}:
+        return None
+    if isinstance(node, dict):
+        return {k: _with_none(v) for k, v in node.items()}
+    return [_with_none(v) for v in node] if isinstance(node, list) else node
+
+
+def read(content: bytes, file: Path) -> tuple[Any, tables.Frame]:
+    """The model, unfitted, and how its table looked."""
+    config = _parse(content, file)
+    arguments = config["arguments"]
+    own = [name for name, node in arguments.items() if isinstance(node, dict) and "given" in node]
+    if config["class"] not in io.ESTIMATORS or own:
+        what = f"{own[0]} of your own" if own else f"class {config['class']!r} of your own"
+        raise InputError(
+            f"{file} describes a model with a {what}, whose code is not in the folder: resume it in Python, by "
+            "fit(x, y, groups, run_dir=...) with the same arguments."
+        )
+    values = {name: Reader().read(node) for name, node in arguments.items()}
+    return io.ESTIMATORS[config["class"]](**values), io._read_frame(config["frame"])
+
+
+def _parse(content: bytes, file: Path) -> dict[str, Any]:
+    try:
+        return _with_none(tomllib.loads(content.decode()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
+        raise InputError(f"{file} is not TOML: damaged; copy it again.") from None
+
+
+def check_same(stored: bytes, given: bytes, file: Path) -> None:
+    """Refuse arguments other than those a run was begun with, and name the first that differs."""
+    old, new = _parse(stored, file), _parse(given, file)
+    before, now = ({"class": c["class"], **c["arguments"], "columns": c["frame"]} for c in (old, new))
+    for name in [*before, *(n for n in now if n not in before)]:
+        if name not in NOT_COMPARED and before.get(name) != now.get(name):
+            raise InputError(
+                f"{file.parent} was begun with {name} = {_short(before.get(name))}; got {_short(now.get(name))}. "
+                "Pass the same arguments, or name a new folder."
+            )
+
+
+def _short(node: Any) -> str:
+    try:
+        return repr(Reader().read(node))
+    except Exception:  # only for a message: what cannot be read back is shown as it is
+        return str(node)[:80]
+
+
+# The table.
+
+
+def table(x: Any, y: Any, groups: Any) -> Arrays:
+    """x, y and groups as arrays; labels as numbers or as characters."""
+    seen = tables.observations(y)
+    values = np.where(seen.mask, seen.values, np.nan)  # one NaN only
+    data = {"y": values.reshape(len(values), *seen.frame.event_shape)}
+    if x is not None:
+        data["x"] = tables.inputs(x, len(values))
+    if groups is not None:
+        labels = tables.group_codes(groups, len(values))
+        rows = labels.labels[labels.codes]
+        is_text = rows.dtype.kind == "U"
+        data["names" if is_text else "labels"] = _characters(rows) if is_text else rows
+    return {name: np.ascontiguousarray(a) for name, a in data.items()}
+
+
+def _characters(labels: np.ndarray) -> np.ndarray:
+    width = max(labels.dtype.itemsize // 4, 1)
+    return labels.astype(f"<U{width}").view("<u4").reshape(len(labels), width)
+
+
+def given(data: Arrays, frame: tables.Frame) -> tuple[Any, Any, Any]:
+    """What `table` was made of, to all that a fit can see."""
+    y = data["y"] if frame.columns is None else frame.restore(data["y"])
+    groups = data.get("labels")
+    if "names" in data:
+        groups = np.ascontiguousarray(data["names"]).view(f"<U{data['names'].shape[1]}").reshape(-1)
+    return data.get("x"), y, groups
+
+
+def fingerprint(data: Arrays) -> str:
+    """sha256 of names, types, shapes and bytes."""
+    return _digest([part for name in sorted(data) for part in (np.frombuffer(name.encode(), np.uint8), data[name])])
+
+
+def _digest(arrays: list[np.ndarray]) -> str:
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

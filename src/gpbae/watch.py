@@ -1,0 +1,97 @@
+"""An eye on a long run: Ctrl-C and SIGTERM become a wish to stop after the current block, a stall is called out.
+
+Python's own handlers wait until compiled code returns; a thread that is woken by the signal itself answers at once.
+"""
+
+import faulthandler
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
+PATIENCE, PATIENCE_COMPILING, USUAL = 60.0, 600.0, 10.0
+"""Seconds without a block before a stall is called out, also while nothing has been compiled yet, and how many times
+the longest block so far must have passed."""
+
+process_is_ours = False
+"""Whether a second Ctrl-C may end the process: on the command line, not in somebody's session."""
+
+
+class Watch:
+    """Use as a context; `beat` after every block, `requested` is the signal that asked to stop, or None."""
+
+    def __init__(self) -> None:
+        self.requested: int | None = None
+        self.longest, self.last, self.num_beats = 0.0, time.monotonic(), 0
+        self.warned = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "Watch":
+        self._reading, self._writing = socket.socketpair()
+        self._writing.setblocking(False)
+        self._reading.settimeout(1.0)
+        if threading.current_thread() is threading.main_thread():
+            self._previous_handle = signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays nohup
+                    self._previous[number] = signal.signal(number, self._ask)
+        self._thread = threading.Thread(target=self._listen, name="gpbae watch", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._previous_handle)
+        self._writing.close()
+        self._thread.join()
+        self._reading.close()
+
+    def beat(self) -> None:
+        now = time.monotonic()
+        if self.num_beats:
+            self.longest = max(self.longest, now - self.last)
+        self.last, self.num_beats = now, self.num_beats + 1
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.requested is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = number
+
+    def _listen(self) -> None:
+        """Until the other end is closed: one line at the first signal, the end of the process at the second."""
+        count = 0
+        while True:
+            try:
+                received = self._reading.recv(1)
+            except TimeoutError:
+                self._look()
+                continue
+            if not received:
+                return
+            if received[0] not in self._previous:
+                continue
+            count += 1
+            if count == 1:
+                _say("Stopping after this block, to keep it; once more leaves at once, with the last checkpoint.")
+            elif process_is_ours:
+                os._exit(128 + received[0])
+
+    def _look(self) -> None:
+        waited = time.monotonic() - self.last
+        patience = PATIENCE if self.num_beats > 1 else PATIENCE_COMPILING
+        if not self.warned and waited > max(patience, USUAL * self.longest):
+            self.warned = True
+            _say(f"No block was finished for {waited:.0f} s (the longest took {self.longest:.1f} s). Where it stands:")
+            if sys.__stderr__ is not None:
+                faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
