@@ -12,8 +12,8 @@ import pytest
 from gpbae import __version__, cli, files
 from gpbae.errors import GpbaeError, InputError
 
-COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"], ["report"],
-            ["data", "list"], ["data", "fetch"]]  # fmt: skip
+COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
+            ["report"], ["data", "list"], ["data", "fetch"]]  # fmt: skip
 TINY = """
 latent_dim = 1
 decoder = "linear"

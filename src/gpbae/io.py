@@ -328,9 +328,9 @@ def load(path: Any, **given: Any) -> Any:
 
     Networks of your own are passed again by the name of their argument, `load(path, decoder=module)`.
     """
-    folder = _inside(Path(path))
     if unknown := set(given) - set(ROLES):
         raise InputError(f"load takes {' and '.join(ROLES)} beside the path; got {', '.join(sorted(unknown))}.")
+    folder = _inside(Path(path))
     manifest = _read_manifest(folder)
     try:
         stored = {name: _read_arrays(folder, name, manifest) for name in (DRAWS, ARRAYS)}

@@ -39,7 +39,7 @@ def fit(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the chains.")] = 0,
 ) -> None:
-    """Sample the posterior of a model of a table and keep it in a folder; once interrupted, the same command goes on."""
+    """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
     from gpbae import files, storage
 
     if not _names(outputs):
