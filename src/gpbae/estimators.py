@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -36,6 +37,7 @@ class BAE(Building, Questions, Inspection):
     step_size : "auto" measures the stiffest direction and keeps its discretisation error within 2 %; or a number.
     friction, temperature : of the sampler; anything but temperature 1 is not the posterior.
     standardise : work on standardised columns and centred inputs; undone on the way out.
+    progress : whether to show it, or a function that is told of every event.
     """
 
     latent_dim: int | None = None
@@ -57,7 +59,7 @@ class BAE(Building, Questions, Inspection):
     standardise: bool = True
     num_map_steps: int = 500
     seed: int = 0
-    progress: bool = True
+    progress: bool | Callable[[dict[str, Any]], None] = True
 
     # scikit-learn's contract, without importing it.
 

@@ -165,8 +165,9 @@ class Lock:
                 f"{folder} is in use by process {owner}: one run writes to a folder; wait for it, stop it, or name "
                 "another folder."
             )
-        os.ftruncate(self.handle, 0)
-        os.write(self.handle, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # a full disk does not undo the lock
+            os.ftruncate(self.handle, 0)
+            os.write(self.handle, f"{os.getpid()}\n".encode())
 
     def _acquire(self) -> bool:
         if fcntl is None:
