@@ -18,11 +18,11 @@ LAYERS = (
     "building questions inspection",
     "estimators",
     "io plots files terminal",
-    "settings charts",
+    "settings charts figures",
     "runfolder",
     "report",
     "experiments verify bench",
-    "table_commands",
+    "table_commands reproduce_command",
     "cli",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

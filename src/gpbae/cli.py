@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae import table_commands, terminal
+from gpbae import reproduce_command, table_commands, terminal
 from gpbae.errors import GpbaeError
 
 FAILED = 1
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets of the experiments.", epilog="Example: gpbae data list")
 app.add_typer(table_commands.app)
+app.add_typer(reproduce_command.app)
 app.add_typer(data_app, name="data")
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)]

@@ -41,3 +41,11 @@ def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
 def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Probability integral transform: the share of draws below the truth, uniform when calibrated."""
     return np.mean(samples < truth, axis=0) + 0.5 * np.mean(samples == truth, axis=0)
+
+
+def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Correlation of two angles spread around the circle:  |E e^{i(a−b)}| − |E e^{i(a+b)}|, −1 where b runs backwards.
+
+    It does not change when either angle is turned, which latents are known up to.
+    """
+    return float(np.abs(np.mean(np.exp(1j * (a - b)))) - np.abs(np.mean(np.exp(1j * (a + b)))))

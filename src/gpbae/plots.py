@@ -31,7 +31,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def _figure(rows: int, columns: int, size: tuple[float, float], **kwargs) -> "tuple[Figure, np.ndarray]":
+def canvas(rows: int, columns: int, size: tuple[float, float], **kwargs) -> "tuple[Figure, np.ndarray]":
     """A figure of its own, drawn by Agg wherever it is saved, and its (rows, columns) of axes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -52,7 +52,7 @@ def trajectories(
     """True and inferred paths: a row of planes per model with some draws, then each coordinate in time with bands."""
     num_videos = len(truth)
     num_rows = len(draws) + 2
-    figure, axes = _figure(num_rows, num_videos, (3.1 * num_videos, 2.9 * len(draws) + 4.2), sharey="row",
+    figure, axes = canvas(num_rows, num_videos, (3.1 * num_videos, 2.9 * len(draws) + 4.2), sharey="row",
                            height_ratios=[1.5] * len(draws) + [1, 1])  # fmt: skip
     for row, (name, paths) in enumerate(draws.items()):
         for v in range(num_videos):
@@ -119,7 +119,7 @@ def density(
     draws: Float[np.ndarray, "chains draws"], label: str, truth: float | None = None, level: float = 0.9
 ) -> "Figure":
     """Posterior density of one scalar, chain by chain and pooled, with its central interval and the true value."""
-    figure, axes = _figure(1, 1, (6.4, 4.2))
+    figure, axes = canvas(1, 1, (6.4, 4.2))
     axis = axes[0, 0]
     flat = draws.ravel()
     grid = _grid(flat, truth)
@@ -156,7 +156,7 @@ def smooth_density(values: Float[np.ndarray, " S"], grid: Float[np.ndarray, " G"
 
 def log_joint(traces: Mapping[str, Float[np.ndarray, "sweeps chains"]]) -> "Figure":
     """Log joint density along each run, one line per chain, one panel per model."""
-    figure, axes = _figure(1, len(traces), (4.6 * len(traces), 3.2))
+    figure, axes = canvas(1, len(traces), (4.6 * len(traces), 3.2))
     for axis, colour, (name, trace) in zip(axes[0], COLOURS, traces.items(), strict=False):
         axis.plot(np.arange(1, len(trace) + 1), trace, color=colour, linewidth=1.1, alpha=0.8)
         axis.set(title=name, xlabel="draw or warm-up sweep", ylabel="log joint density (nats)")
@@ -168,7 +168,7 @@ def temperatures(
 ) -> "Figure":
     """Kinetic temperature ± 2 Monte-Carlo errors of each model's blocks of variables, against the one asked for."""
     names = list(dict.fromkeys(block for found in blocks.values() for block in found))
-    figure, axes = _figure(1, 1, (6.4, 1.2 + 0.42 * len(names)))
+    figure, axes = canvas(1, 1, (6.4, 1.2 + 0.42 * len(names)))
     axis = axes[0, 0]
     axis.axvspan(target * (1 - tolerance), target * (1 + tolerance), color=GREEN, alpha=0.15, linewidth=0,
                  label=f"within {tolerance:.0%}")  # fmt: skip
