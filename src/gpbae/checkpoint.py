@@ -14,6 +14,10 @@ from jaxtyping import PyTree
 from gpbae.errors import InputError
 
 Arrays = dict[str, np.ndarray]
+_OTHER = InputError(
+    "The checkpoint must hold the variables of this model and holds others: it was written by another release; resume "
+    "it there, or begin anew in another folder."
+)
 COUNTERS = ("phase", "block", "step_size", "noise_share", "stiffest", "back_off")
 
 
@@ -70,6 +74,8 @@ def counters_of(sampler: Any) -> dict[str, Any]:
 
 def restore(sampler: Any, saved: Snapshot) -> None:
     """Put a sampler back where it was."""
+    if set(saved.counters) != {*COUNTERS, "dead"}:
+        raise _OTHER
     for name in COUNTERS:
         setattr(sampler, name, saved.counters[name])
     sampler.dead = np.array(saved.counters["dead"], bool)
@@ -117,10 +123,7 @@ def _tree(kind: str, arrays: Arrays, like: PyTree) -> PyTree:
     found = _numbered(kind, arrays)
     shapes = [(_data(leaf).shape, _data(leaf).dtype) for leaf in leaves]
     if shapes != [(a.shape, a.dtype) for a in found]:
-        raise InputError(
-            "The checkpoint must hold the variables of this model and holds others: it was written by another "
-            "release; resume it there, or begin anew in another folder."
-        )
+        raise _OTHER
     keyed = [jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
     values = [
         jax.random.wrap_key_data(jnp.asarray(a)) if is_key else jnp.asarray(a)

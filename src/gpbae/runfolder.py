@@ -77,8 +77,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     manifest = storage.read_manifest(folder)
     if manifest.get("format") != FORMAT:
         raise InputError(
-            f"{folder} must be a folder of fit(run_dir=...); its {storage.MANIFEST} describes "
-            f"{manifest.get('format')!r}. Name a new folder."
+            f"{folder / storage.MANIFEST} must describe a run and describes {manifest.get('format')!r}. Name the "
+            "folder of fit(run_dir=...), or a new one."
         )
     if manifest.get("version") != VERSION:
         raise InputError(

@@ -1,0 +1,351 @@
+"""The folder of a run is not believed blindly: what was cut, changed, swapped or planted is refused by name."""
+
+import json
+import os
+import pickle
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import runs
+from gpbae import BAE, GPBAE, SGPBAE, health, load, runfolder, settings, sghmc, storage, watch
+from gpbae.autoencoder import Position
+from gpbae.errors import GpbaeError, InputError
+from gpbae.inference import Chain, Refresh, Report
+from gpbae.kernels import RBF, Embed, Periodic
+from gpbae.likelihoods import Gaussian
+
+NAME = "full batch"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """Two unfinished runs, with draws, that differ in their seed."""
+    folders = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runfolder, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        for seed in (0, 1):
+            folders.append(tmp_path_factory.mktemp("stopped") / "run")
+            with pytest.raises(runs.Stop):
+                runs.fit(NAME, folders[-1], runs.stopping("sampling", 3), seed=seed)
+    return folders
+
+
+@pytest.fixture
+def copy(stopped, tmp_path):
+    return shutil.copytree(stopped[0], tmp_path / "copy")
+
+
+CHUNK = f"{runfolder.CHUNKS}/000001.safetensors"
+FILES = (runfolder.CONFIG, runfolder.DATA, runfolder.STATE, runfolder.METRICS, CHUNK, storage.MANIFEST)
+
+
+def refused(folder, name):
+    """The sentence that names the file; neither fit nor resume goes on."""
+    with pytest.raises(InputError, match=re.escape(str(folder / name))) as caught:
+        open_and_read(folder)
+    return str(caught.value)
+
+
+def open_and_read(folder):
+    """All that resuming reads, without sampling: a run of its own in the same folder."""
+    cls, arguments, groups = runs.RUNS[NAME]
+    model = cls(**runs.QUICK | arguments, progress=False)
+    with runfolder.keeping(folder, model, runs.X, runs.Y, groups) as run:
+        return run.saved()
+
+
+def committed(folder, name):
+    """How much of a file counts: a log may have grown since the last checkpoint."""
+    files = json.loads((folder / storage.MANIFEST).read_text())["files"]
+    return files[name]["size"] if name in files else (folder / name).stat().st_size
+
+
+def test_folder_holds_what_it_says(stopped):
+    files = {str(p.relative_to(stopped[0])) for p in stopped[0].rglob("*") if p.is_file()}
+    assert {*FILES, f"{runfolder.CHUNKS}/000000.safetensors", storage.LOCK} == files
+    manifest = json.loads((stopped[0] / storage.MANIFEST).read_text())
+    assert set(manifest["files"]) == files - {storage.MANIFEST, storage.LOCK}
+    assert manifest["packages"]["jax"] and len(manifest["fingerprint"]) == 64 and not manifest["finished"]
+    config = tomllib.loads((stopped[0] / runfolder.CONFIG).read_text())
+    assert config["class"] == "BAE" and config["arguments"]["num_samples"] == 4
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_cut_anywhere_is_refused_by_name(name, copy):
+    content = (copy / name).read_bytes()
+    for cut in sorted({committed(copy, name) * i // 20 for i in range(20)}):
+        (copy / name).write_bytes(content[:cut])
+        assert "truncated" in refused(copy, name)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_is_refused_by_name(name, copy):
+    """Two hundred in each file."""
+    rng, content, size = random.Random(0), (copy / name).read_bytes(), committed(copy, name)
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[rng.randrange(size)] ^= 1 << rng.randrange(8)
+        (copy / name).write_bytes(changed)
+        refused(copy, name)
+
+
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_files_of_another_run_are_refused_by_name(name, stopped, copy):
+    if (stopped[1] / name).read_bytes() == (copy / name).read_bytes():
+        return  # the same table
+    shutil.copy(stopped[1] / name, copy / name)
+    refused(copy, name)
+
+
+def test_the_manifest_of_another_run_is_refused(stopped, copy):
+    shutil.copy(stopped[1] / storage.MANIFEST, copy / storage.MANIFEST)
+    with pytest.raises(InputError, match=str(copy)):
+        open_and_read(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_planted_files_are_refused_by_name(name, copy, tmp_path):
+    """A pickle, a zip bomb, a link out of the folder, a folder, a file of 10 GB that is all holes; nothing is executed
+    and the large one is not read."""
+
+    class Bomb:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path / 'executed'}",)
+
+    file = copy / name
+    content = file.read_bytes()
+    file.write_bytes(pickle.dumps(Bomb()) + b"\0" * len(content))
+    refused(copy, name)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("zeros", bytes(10**7))
+    refused(copy, name)
+    file.unlink()
+    (tmp_path / "outside").write_bytes(content)
+    file.symlink_to(tmp_path / "outside")
+    assert "points out of the folder" in refused(copy, name)
+    file.unlink()
+    file.mkdir()
+    refused(copy, name)
+    file.rmdir()
+    if name == runfolder.METRICS:
+        return  # a log may be longer than the manifest knows; only what it knows is read
+    with open(file, "wb") as sparse:
+        sparse.truncate(10 * 2**30)
+    started = time.monotonic()
+    assert "must have at most" in refused(copy, name)
+    assert time.monotonic() - started < 5
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_long_log_is_cut_without_being_read(copy):
+    with open(copy / runfolder.METRICS, "ab") as log:
+        log.truncate(10 * 2**30)
+    open_and_read(copy)
+    expected = json.loads((copy / storage.MANIFEST).read_text())["files"][runfolder.METRICS]["size"]
+    assert (copy / runfolder.METRICS).stat().st_size == expected
+
+
+def test_draws_linked_elsewhere_are_refused(copy, tmp_path):
+    shutil.move(copy / runfolder.CHUNKS, tmp_path / "elsewhere")
+    (copy / runfolder.CHUNKS).symlink_to(tmp_path / "elsewhere")
+    assert "points out of the folder" in refused(copy, runfolder.CHUNKS)
+
+
+def reseal(folder, change):
+    manifest = json.loads((folder / storage.MANIFEST).read_text())
+    del manifest["checksum"]
+    change(manifest)
+    (folder / storage.MANIFEST).write_bytes(storage.seal(manifest))
+
+
+TAMPERED = {
+    "version": (lambda m: m.update(version=99), "format version 99 and this release reads"),
+    "format": (lambda m: m.update(format="other"), "describes 'other'"),
+    "files": (lambda m: m.update(files=[]), "changed or damaged"),
+    "no table": (lambda m: m["files"].pop(runfolder.DATA), f"must list {runfolder.DATA}"),
+    "no size": (lambda m: m["files"].update({runfolder.STATE: {}}), "must say size and sha256"),
+    "gap": (lambda m: m["files"].pop(f"{runfolder.CHUNKS}/000000.safetensors"), "must list draws/000000"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_a_manifest_that_says_something_else_is_refused(what, copy):
+    change, words = TAMPERED[what]
+    reseal(copy, change)
+    assert words in refused(copy, storage.MANIFEST)
+
+
+def test_a_checkpoint_of_another_model_is_refused(copy):
+    model = BAE(**runs.QUICK, progress=False)
+    with runfolder.keeping(copy, model, runs.X, runs.Y, None) as run:
+        run.keep({"chain.0": np.zeros(3)}, run.saved().counters, None)
+    with pytest.raises(InputError, match="must hold the variables of this model"):
+        runs.fit(NAME, copy)
+    with runfolder.keeping(copy, model, runs.X, runs.Y, None) as run:
+        run.keep({}, {}, None)
+    with pytest.raises(InputError, match="must hold the variables of this model"):
+        runs.fit(NAME, copy)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / runfolder.CONFIG).write_text("mine")
+    with pytest.raises(InputError, match=r"holds config\.toml and is not the folder of a run"):
+        runs.fit(NAME, tmp_path)
+    assert (tmp_path / runfolder.CONFIG).read_text() == "mine"
+    with pytest.raises(InputError, match="must be a folder; got the file"):
+        runs.fit(NAME, tmp_path / runfolder.CONFIG)
+    runs.fit(NAME).save(tmp_path / "model")
+    with pytest.raises(InputError, match="describes 'gpbae model'"):
+        runs.fit(NAME, tmp_path / "model")
+
+
+# One process at a time.
+
+
+def test_a_second_run_in_the_same_folder_is_refused(copy):
+    model = BAE(**runs.QUICK, progress=False)
+    with runfolder.keeping(copy, model, runs.X, runs.Y, None):
+        with pytest.raises(GpbaeError, match=f"in use by process {os.getpid()}"):
+            open_and_read(copy)
+    open_and_read(copy)
+
+
+HOLD = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from gpbae import storage
+lock = storage.Lock(Path(sys.argv[2]))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_lock_of_a_dead_process_is_no_lock(tmp_path):
+    source = str(runfolder.Path(storage.__file__).parents[1])
+    process = subprocess.Popen([sys.executable, "-c", HOLD, source, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"held\n"
+    with pytest.raises(GpbaeError, match=f"in use by process {process.pid}"):
+        storage.Lock(tmp_path)
+    process.kill()
+    process.communicate()
+    assert (tmp_path / storage.LOCK).read_text() == f"{process.pid}\n"
+    storage.Lock(tmp_path).release()
+
+
+def test_without_locks_the_number_of_the_process_decides():
+    assert not storage._is_alive(b"") and not storage._is_alive(b"999999999\n")
+    assert storage._is_alive(f"{os.getppid()}\n".encode()) and not storage._is_alive(f"{os.getpid()}\n".encode())
+
+
+# Settings.
+
+MODELS = {
+    "words": lambda: BAE(latent_dim=None, weight_prior="hierarchical"),
+    "kernels": lambda: GPBAE(kernel=[RBF(lengthscale=(0.3, 2.0)), Periodic(period=0.5) + 0.1]),
+    "labels": lambda: SGPBAE(kernel=Embed(RBF(lengthscale=0.3), column=1, num_labels=3, dim=2)),
+    "likelihood": lambda: SGPBAE(likelihood=Gaussian(per_column=True), step_size=0.1, batch_size=7),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_arguments_survive_as_toml(name, tmp_path):
+    model = MODELS[name]()
+    text = settings.text(model, runs.Y)
+    twin, _ = settings.read(text, tmp_path)
+    assert repr(twin) == repr(model) and settings.text(twin, runs.Y) == text
+    settings.check_same(text, settings.text(twin, runs.Y), tmp_path)
+
+
+LABELS = {
+    "none": None,
+    "text": np.array(["b", "a", "bé"] * 4),
+    "numbers": np.arange(12) // 3,
+    "objects": np.array([1, 2.0, "x"] * 4, dtype=object),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_the_table_survives_as_arrays(labels):
+    frame = pd.DataFrame(runs.Y, columns=list("abc"))
+    data = settings.table(runs.X, frame, LABELS[labels])
+    config = settings.text(BAE(), frame)
+    _, looks = settings.read(config, runfolder.Path("config.toml"))
+    again = settings.table(*settings.given(data, looks))
+    assert settings.fingerprint(again) == settings.fingerprint(data)
+    pd.testing.assert_frame_equal(settings.given(data, looks)[1], frame)
+
+
+def test_a_network_of_your_own_is_resumed_in_python(tmp_path):
+    import equinox as eqx
+
+    def module(seed):
+        return eqx.nn.Linear(2, 3, key=jax.random.key(seed), dtype=jnp.float32)
+
+    arguments = runs.QUICK | dict(decoder=module(0), progress=False)
+    model = BAE(**arguments).fit(None, runs.Y, run_dir=tmp_path / "run")
+    runs.assert_same_draws(BAE(**arguments).fit(None, runs.Y, run_dir=tmp_path / "run"), model)
+    with pytest.raises(InputError, match="decoder of your own, whose code is not in the folder"):
+        runfolder.reopen(tmp_path / "run")
+    with pytest.raises(InputError, match="begun with decoder"):
+        BAE(**arguments | dict(decoder=module(1))).fit(None, runs.Y, run_dir=tmp_path / "run")
+    assert load(tmp_path / "run", decoder=module(0)).score(None, runs.Y) == model.score(None, runs.Y)
+
+
+# Guards.
+
+
+def test_what_is_not_finite_is_named():
+    terms = {"latents": jnp.array([1.0, jnp.nan]), "likelihood": jnp.array([1.0, -jnp.inf])}
+    report = Report(terms, None, jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+    position = Position({"prior": {"kernel": jnp.ones((2, 1))}}, None, jnp.array([[0.0, 0.0], [jnp.nan, 0.0]]))
+    keys = jax.random.split(jax.random.key(0), 2)
+    chains = Chain(sghmc.init(position), None, None, Refresh({}, jnp.zeros(2)), None, keys, jnp.zeros(2))
+    words = health.culprits_of(chains, report, np.array([False, True]))
+    assert words == "the terms likelihood, latents and the variables latents"
+    assert health.finite_chains(chains, report).tolist() == [True, False]
+
+
+def test_a_hopeless_step_size_names_what_broke():
+    with pytest.raises(GpbaeError, match=r"not finite near the start are the terms .*likelihood.* and the variables"):
+        runs.fit(NAME, step_size=1e30)
+
+
+def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
+    monkeypatch.setattr(watch, "PATIENCE", 0.2)
+    with watch.Watch() as seen:
+        seen.beat()
+        seen.beat()
+        time.sleep(2.5)
+        seen.beat()
+    said = capfd.readouterr().err
+    assert said.count("No block was finished for") == 1
+
+
+def test_a_usual_block_is_no_stall(monkeypatch, capfd):
+    monkeypatch.setattr(watch, "PATIENCE", 0.2)
+    with watch.Watch() as seen:
+        seen.beat()
+        time.sleep(0.5)
+        seen.beat()
+        time.sleep(1.5)
+    assert "No block" not in capfd.readouterr().err
