@@ -13,7 +13,7 @@ from gpbae import __version__, cli, files
 from gpbae.errors import GpbaeError, InputError
 
 COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
-            ["report"], ["data", "list"], ["data", "fetch"]]  # fmt: skip
+            ["report"], ["reproduce"], ["data", "list"], ["data", "fetch"]]  # fmt: skip
 TINY = """
 latent_dim = 1
 decoder = "linear"

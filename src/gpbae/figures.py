@@ -99,7 +99,7 @@ def densities(draws: Mapping[str, np.ndarray], label: str, truth: float) -> "Fig
     return figure
 
 
-def positions(draws: Mapping[str, np.ndarray], label: str, span: tuple[float, float]) -> "Figure":
+def positions(draws: Mapping[str, np.ndarray], label: str, span: tuple[int, int]) -> "Figure":
     """Posterior of inducing inputs on a line, in order within a draw; draws (chain, draw, M, 1), a panel per model."""
     figure, axes = canvas(len(draws), 1, (7.2, 1.45 * len(draws) + 0.8), sharex=True)
     for axis, (name, values) in zip(axes[:, 0], draws.items(), strict=True):
@@ -115,9 +115,7 @@ def positions(draws: Mapping[str, np.ndarray], label: str, span: tuple[float, fl
         for end in span:
             axis.axvline(end, color=GREY, linestyle=":", linewidth=1)
     axes[-1, 0].set_xlabel(label)
-    axes[0, 0].set_title(
-        "posterior of the inducing inputs, each scaled to height 1; ticks are means, dotted the ends of x"
-    )
+    axes[0, 0].set_title("posterior of the inducing inputs")
     return figure
 
 
@@ -135,6 +133,7 @@ def digits(models: Mapping[str, Arrays]) -> "Figure":
             drawn = axis.imshow(image, cmap=colours, **scale)
             axis.set(xticks=[], yticks=[])
             axis.grid(False)
+            axis.spines[:].set_visible(False)
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
         if colours == "magma":
             figure.colorbar(drawn, ax=line, shrink=0.8)

@@ -197,7 +197,8 @@ EXPERIMENT = Experiment(
         Plot(
             "inducing-positions",
             "Posterior of the inducing inputs",
-            "Posterior density of each inducing input, in order of time within a draw.",
+            "Posterior of each inducing input, in order of time within a draw and scaled to height 1; ticks are means, "
+            "dotted lines the first and the last frame.",
             _inducing,
         ),
         *shared_plots.CONVERGENCE,

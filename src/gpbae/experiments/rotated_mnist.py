@@ -98,18 +98,36 @@ def score(model: Any, problem: Problem, options: Mapping[str, Any]) -> Scores:
         "nlpd": -float(np.mean(answer.log_density(truth, np.ones(truth.shape, bool)))),
         "coverage90": metrics.coverage(answer.samples.reshape(-1, truth.size), truth.ravel(), LEVEL),
     }
-    latents = np.asarray(model.encode(problem.x, problem.y, num_draws=NUM_ENCODED_DRAWS).mean)
+    points, shown_angles = _embed(model, problem, angles)
+    found["circular_correlation"] = _turns_with(points, shown_angles)
     shown = np.unique(np.linspace(0, len(truth) - 1, NUM_SHOWN).round().astype(int))
     noise = np.asarray(answer.variance_parts()["observation noise"])
     arrays = {
         "truth": test.y[shown],
         "mean": np.asarray(answer.mean)[shown],
         "epistemic": np.maximum(np.asarray(answer.sd)[shown] ** 2 - noise[shown], 0.0),
-        "latents": latents,
-        "angles": angles,
+        "points": points,
+        "angles": shown_angles,
         **_curve(model, draws, truth),
     }
     return Scores(found, arrays, followed(model, draws.reshape(len(draws), -1)))
+
+
+def _embed(model: Any, problem: Problem, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """t-SNE of the mean latents of some training images, and their angles."""
+    from sklearn.manifold import TSNE
+
+    latents = np.asarray(model.encode(problem.x, problem.y, num_draws=NUM_ENCODED_DRAWS).mean)
+    chosen = np.random.default_rng(0).permutation(len(latents))[:NUM_EMBEDDED]
+    perplexity = min(PERPLEXITY, (len(chosen) - 1) / 3)
+    points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(latents[chosen])
+    return np.asarray(points, float), angles[chosen]
+
+
+def _turns_with(points: np.ndarray, angles: np.ndarray) -> float:
+    """Circular correlation of the angle around the cloud's centre with the angle of the image; 1 is a perfect ring."""
+    centred = points - points.mean(axis=0)
+    return abs(metrics.circular_correlation(np.arctan2(centred[:, 1], centred[:, 0]), angles))
 
 
 def _curve(model: Any, draws: np.ndarray, truth: np.ndarray) -> dict[str, np.ndarray]:
@@ -132,21 +150,13 @@ def _digits(runs: Sequence[Run]):
 
 
 def _embedding(runs: Sequence[Run]):
-    from sklearn.manifold import TSNE
-
     from gpbae import figures
 
-    shown = shared_plots.first_of_each(runs, "latents")
+    shown = shared_plots.first_of_each(runs, "points")
     if not shown:
         return None
-    latents, angles = shown[0].arrays["latents"], shown[0].arrays["angles"]
-    chosen = np.random.default_rng(0).permutation(len(latents))[:NUM_EMBEDDED]
-    latents, angles = latents[chosen], angles[chosen]
-    perplexity = min(PERPLEXITY, (len(latents) - 1) / 3)
-    points = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(latents)
-    centred = points - points.mean(axis=0)
-    around = np.arctan2(centred[:, 1], centred[:, 0])
-    return figures.embedding(points, angles, abs(metrics.circular_correlation(around, angles)))
+    best = shown[0]
+    return figures.embedding(best.arrays["points"], best.arrays["angles"], best.metrics["circular_correlation"])
 
 
 def _mse_in_time(runs: Sequence[Run]):
@@ -171,6 +181,7 @@ EXPERIMENT = Experiment(
         Metric("mse", "test MSE", 4),
         Metric("nlpd", "nlpd"),
         Metric("coverage90", "90 % coverage", 2, 0.85, 0.95),
+        Metric("circular_correlation", "circular correlation", 2),
         Metric("r_hat_median", "median R-hat", 2, high=1.1),
     ),
     plots=(

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,10 @@ def _done(out: Path, experiment: Experiment, name: str, budget: str, seed: int) 
         facts = json.loads(stem.with_name(f"{stem.name}.json").read_text(encoding="utf-8"))
         if facts["settings"] != experiment.models[name].settings[budget].described():
             return None
-        with np.load(stem.with_name(f"{stem.name}.npz"), allow_pickle=False) as stored:
+        content = stem.with_name(f"{stem.name}.npz").read_bytes()
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             return Run(**facts, arrays={key: stored[key] for key in stored.files})
-    except (OSError, ValueError, KeyError, TypeError):  # absent, cut short or of another version: run it again
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):  # absent, damaged or of another version
         return None
 
 
