@@ -64,7 +64,8 @@ class Instant:
     def __init__(self, noise):
         self.noise = noise
 
-    def fit(self, x, y, groups=None):
+    def fit(self, x, y, groups=None, run_dir=None):
+        run_dir.mkdir()
         type(self).num_fits += 1
 
     def kinetic_temperatures_(self):
@@ -130,7 +131,8 @@ def test_other_settings_and_damaged_files_are_run_again(instant, tmp_path):
 
 
 def test_a_run_that_fails_leaves_what_was_done(instant, tmp_path, monkeypatch):
-    def fail(self, x, y, groups=None):
+    def fail(self, x, y, groups=None, run_dir=None):
+        run_dir.mkdir()
         raise ValueError("no")
 
     runner.reproduce([_experiment()], ["sgp-bae"], "quick", 1, tmp_path)
@@ -138,6 +140,7 @@ def test_a_run_that_fails_leaves_what_was_done(instant, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no"):
         runner.reproduce([_experiment()], ["sgp-bae"], "quick", 2, tmp_path)
     assert len(json.loads((tmp_path / "results.json").read_text())) == 1
+    assert [path.name[:20] for path in (tmp_path / "runs").glob("*unfinished*")] == ["toy-sgp-bae-1.unfini"]
 
 
 def test_table_has_mean_and_sd_beside_the_papers_numbers_and_baselines(instant, tmp_path):
@@ -223,14 +226,32 @@ def test_log_transform_scores_are_those_of_the_log_normal_in_original_units():
     assert found.coverage == pytest.approx(np.mean((truth["Cd"] > law.ppf(0.05)) & (truth["Cd"] < law.ppf(0.95))))
 
 
-@pytest.mark.parametrize("name", ["eeg", "jura"])
-def test_a_validation_fold_hides_known_cells_and_shows_no_test_cell(name, data_dir):
+def _problems(name, fold):
+    """The problem of the test, and that of a fold."""
     experiment = catalogue.EXPERIMENTS[name]
-    options = dict(experiment.models["sgp-bae"].settings["full"].options)
-    test, fold = (experiment.load(options | {"fold": f}, 0) for f in (None, 0))
+    for e in (experiment, experiment.with_fold(fold)):
+        yield e.load(e.models["sgp-bae"].settings["full"].options, 0)
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", ["eeg", "jura"])
+def test_a_validation_fold_hides_known_cells_and_shows_no_test_cell(name, number, data_dir):
+    test, fold = _problems(name, number)
     hidden = fold.truth.notna().to_numpy()
     assert hidden.any() and not (hidden & test.truth.notna().to_numpy()).any()
     assert fold.y.isna().to_numpy()[hidden].all() and test.y.notna().to_numpy()[hidden].all()
+
+
+def test_a_validation_fold_of_digits_hides_an_angle_of_the_training_images(data_dir):
+    test, fold = _problems("rotated-mnist", 1)
+    hidden = set(fold.truth[1].angle)
+    assert len(hidden) == 1 and not hidden & set(test.truth[1].angle) and not hidden & set(fold.x[:, 0])
+    assert hidden < set(test.x[:, 0]) and len(fold.x) + len(fold.truth[0]) == len(test.x)
+
+
+def test_a_validation_fold_of_the_ball_has_other_videos(data_dir):
+    test, fold = _problems("moving-ball", 0)
+    assert np.array_equal(test.y, fold.y) and not np.array_equal(test.truth.paths, fold.truth.paths)
 
 
 def test_circular_correlation_is_one_for_a_turned_angle_and_none_for_another():

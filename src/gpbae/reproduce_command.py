@@ -1,5 +1,7 @@
 """`gpbae reproduce`: the paper's experiments from one command each."""
 
+import contextlib
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpbae import terminal
+from gpbae.errors import Interrupted
 
 if TYPE_CHECKING:
     from gpbae.experiments.experiment import Experiment
@@ -39,6 +42,8 @@ def reproduce(
     budget: Annotated[str, typer.Option(metavar="[quick|full]", help="Minutes, or hours for good numbers.")] = "quick",
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds; 1 in the quick budget, 4 in the full one.",
                                               show_default=False)] = None,
+    fold: Annotated[int | None, typer.Option(min=0, max=2, help="Validate: hide known cells, leave the test's unseen.",
+                                             show_default=False)] = None,
 ) -> None:  # fmt: skip
     """Run an experiment of the paper: a table beside the paper's numbers, results.json, figures and report.html."""
     if budget not in (*BUDGETS, *HIDDEN_BUDGETS):
@@ -46,12 +51,30 @@ def reproduce(
     from gpbae.experiments import catalogue, runner, summary
 
     chosen = list(catalogue.EXPERIMENTS.values()) if name.value == ALL else [catalogue.EXPERIMENTS[name.value]]
-    runs = runner.reproduce(chosen, _models(models, chosen, budget), budget, seeds or SEEDS.get(budget, 1), out,
-                            progress=True, say=terminal.say)  # fmt: skip
+    if fold is not None:
+        chosen = [experiment.with_fold(fold) for experiment in chosen]
+    with _stoppable():
+        runs = runner.reproduce(chosen, _models(models, chosen, budget), budget, seeds or SEEDS.get(budget, 1), out,
+                                progress=True, say=terminal.say)  # fmt: skip
     for experiment in chosen:
         terminal.show(experiment.title, summary.HEADER, summary.table(experiment, runs), left=2)
     for path in (out / "results.json", out / "figures", out / "report.html"):
         print(path)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Stopped by a signal, the exit code is 128 and the signal's number, as shells have it."""
+    from gpbae import watch
+
+    watch.process_is_ours = True
+    try:
+        yield
+    except Interrupted as stopped:
+        terminal.say("Stopped; the same command goes on from here.")
+        raise typer.Exit(128 + stopped.signal) from None
+    finally:
+        watch.process_is_ours = False
 
 
 def _models(text: str, experiments: "list[Experiment]", budget: str) -> list[str] | None:

@@ -128,6 +128,16 @@ class Experiment:
         """The models that this budget has."""
         return [name for name, model in self.models.items() if budget in model.settings]
 
+    def with_fold(self, fold: int) -> "Experiment":
+        """The same on inner validation, where settings are chosen: known cells are hidden, test cells stay unseen."""
+
+        def folded(setting: Setting) -> Setting:
+            return dataclasses.replace(setting, options={**setting.options, "fold": fold})
+
+        made = {name: dataclasses.replace(model, settings={b: folded(s) for b, s in model.settings.items()})
+                for name, model in self.models.items()}  # fmt: skip
+        return dataclasses.replace(self, title=f"{self.title} (validation fold {fold})", models=made)
+
     def bar(self, model: str, metric: Metric) -> tuple[float, float]:
         own = self.models[model].bars if model in self.models else {}
         return own.get(metric.name, (metric.low, metric.high))

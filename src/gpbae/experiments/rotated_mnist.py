@@ -44,18 +44,22 @@ EXCEPTIONS = {
     ("sgp-bae-mlp", "smoke"): {"encoder": MLP((8,), "elu"), "decoder": MLP((8,), "elu")},
     ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 15, "num_samples": 10},
 }
-OPTIONS = {
-    "num_digits": 360,
-    "inputs": "labels",
-}  # inputs: digit labels, whose vectors are sampled, or their PCA scores
+# Inputs are digit labels, whose vectors are sampled, or "vectors": their PCA scores. A fold hides a training angle.
+OPTIONS = {"num_digits": 360, "inputs": "labels", "fold": None}
 NUM_SHOWN, NUM_EMBEDDED, PERPLEXITY = 8, 1500, 50
 NUM_ENCODED_DRAWS = 8
+FOLD_STRIDE = 5
 
 
 def load(options: Mapping[str, Any], seed: int) -> Problem:
     """Images, with angle and digit as inputs; the test angle is never seen in training."""
     split = rotated_mnist()
-    train, test = (_first_digits(views, options["num_digits"]) for views in (split.train, split.test))
+    train, test = split.train, split.test
+    if options["fold"] is not None:
+        angles = np.unique(train.angle)
+        hidden = train.angle == angles[(FOLD_STRIDE * options["fold"] + 2) % len(angles)]
+        train, test = _rows(train, ~hidden), _rows(train, hidden)
+    train, test = (_rows(views, views.digit < options["num_digits"]) for views in (train, test))
     vectors = split.object_vectors[: options["num_digits"]]
     scale = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))  # a digit's kernel with itself is 1 on average
     kernel = _by_label(vectors / scale) if options["inputs"] == "labels" else _by_vector(vectors.shape[1])
@@ -63,8 +67,7 @@ def load(options: Mapping[str, Any], seed: int) -> Problem:
                    arguments={"kernel": kernel})  # fmt: skip
 
 
-def _first_digits(views: Views, number: int) -> Views:
-    kept = views.digit < number
+def _rows(views: Views, kept: np.ndarray) -> Views:
     return Views(views.y[kept], views.angle[kept], views.digit[kept], views.objects[kept])
 
 

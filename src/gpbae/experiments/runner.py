@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import io
 import json
+import shutil
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,10 @@ def reproduce(
     experiments: Sequence[Experiment], models: Sequence[str] | None, budget: str, seeds: int, out: Path,
     progress: Any = True, say: Say = lambda text: None,
 ) -> list[Run]:  # fmt: skip
-    """Run what is not done yet and write `results.json`, figures and `report.html`; models None are all there are."""
+    """Run what is not done yet, then draw; models None are all that the budget has.
+
+    Each pair of model and seed is kept once it is scored, and a fit in its middle, so that a second call goes on.
+    """
     pairs: list[Pair] = [(experiment, name, seed) for experiment in experiments
                          for name in (experiment.names(budget) if models is None else models)
                          for seed in range(seeds)]  # fmt: skip
@@ -37,7 +42,7 @@ def reproduce(
             found = _done(out, experiment, name, budget, seed)
             say(f"{place}: {'done before.' if found else 'fitting …'}")
             if found is None:
-                found = run(experiment, name, budget, seed, progress)
+                found = run(experiment, name, budget, seed, progress, _unfinished(out, experiment, name, budget, seed))
                 _keep(out, experiment, found)
                 say(f"{place}: {_headline(experiment, found)} in {found.seconds:.0f} s.")
             runs.append(found)
@@ -58,20 +63,24 @@ def _locked(folder: Path) -> Iterator[None]:
 # One pair.
 
 
-def run(experiment: Experiment, name: str, budget: str, seed: int, progress: Any = False) -> Run:
-    """Fit and score one model with one seed."""
+def run(
+    experiment: Experiment, name: str, budget: str, seed: int, progress: Any = False, run_dir: Path | None = None
+) -> Run:
+    """Fit and score one model with one seed; what is fitted is kept in `run_dir` until it is scored."""
     begun = time.monotonic()
     setting = experiment.models[name].settings[budget]
     problem = experiment.load(setting.options, seed)
     model = setting.make(seed, progress, **problem.arguments)
-    model.fit(problem.x, problem.y, groups=problem.groups)
+    model.fit(problem.x, problem.y, groups=problem.groups, run_dir=run_dir)
+    fitted = time.monotonic()
     scores = experiment.score(model, problem, setting.options)
     temperatures = model.kinetic_temperatures_()
     warned = (*problem.notes, *model.diagnostics().attrs["warnings"])
     health = _health(scores, temperatures)
     kept = {name: float(value) for name, value in {**scores.metrics, **health}.items() if np.isfinite(value)}
     arrays = _arrays(scores, model)
-    seconds = round(time.monotonic() - begun, 1)
+    earlier = max(0.0, max(e["seconds"] for e in model.history_) - (fitted - begun))  # of a fit that was interrupted
+    seconds = round(time.monotonic() - begun + earlier, 1)
     return Run(experiment.name, name, seed, kept, seconds, setting.described(),
                {block: list(found) for block, found in temperatures.items()}, warned, arrays)  # fmt: skip
 
@@ -108,6 +117,13 @@ def _stem(out: Path, experiment: Experiment, name: str, seed: int) -> Path:
     return out / "runs" / f"{experiment.name}-{name}-{seed}"
 
 
+def _unfinished(out: Path, experiment: Experiment, name: str, budget: str, seed: int) -> Path:
+    """Where a fit is kept while it runs; other settings have another place."""
+    described = json.dumps(experiment.models[name].settings[budget].described(), sort_keys=True)
+    stem = _stem(out, experiment, name, seed)
+    return stem.with_name(f"{stem.name}.unfinished-{hashlib.sha256(described.encode()).hexdigest()[:8]}")
+
+
 def _keep(out: Path, experiment: Experiment, done: Run) -> None:
     stem = _stem(out, experiment, done.model, done.seed)
     buffer = io.BytesIO()
@@ -115,6 +131,8 @@ def _keep(out: Path, experiment: Experiment, done: Run) -> None:
     storage.write(stem.with_name(f"{stem.name}.npz"), buffer.getvalue())
     facts = {field.name: getattr(done, field.name) for field in dataclasses.fields(done) if field.name != "arrays"}
     _write_json(stem.with_name(f"{stem.name}.json"), facts)
+    for folder in stem.parent.glob(f"{stem.name}.unfinished-*"):
+        shutil.rmtree(folder)
 
 
 def _done(out: Path, experiment: Experiment, name: str, budget: str, seed: int) -> Run | None:
