@@ -6,6 +6,7 @@ import pickle
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -218,6 +219,22 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
         runs.fit(NAME, tmp_path / "model")
 
 
+def test_other_versions_are_said(copy):
+    reseal(copy, lambda m: m["packages"].update(jax="0.0.1"))
+    with pytest.warns(UserWarning, match=r"begun with jax 0\.0\.1"):
+        open_and_read(copy)
+
+
+def test_a_lost_model_is_saved_again_and_half_saved_ones_go(tmp_path):
+    model = runs.fit(NAME, tmp_path / "run")
+    shutil.move(tmp_path / "run" / "model", tmp_path / "run" / ".model.x1")
+    with pytest.raises(InputError, match=r"model/manifest\.json cannot be read"):
+        load(tmp_path / "run")
+    runs.fit(NAME, tmp_path / "run")
+    assert not (tmp_path / "run" / ".model.x1").exists()
+    runs.assert_same_draws(load(tmp_path / "run"), model)
+
+
 # One process at a time.
 
 
@@ -281,6 +298,7 @@ LABELS = {
     "text": np.array(["b", "a", "bé"] * 4),
     "numbers": np.arange(12) // 3,
     "objects": np.array([1, 2.0, "x"] * 4, dtype=object),
+    "dates": np.array(["2024-01-02", "2024-01-01", "2024-01-03"] * 4, "M8[D]"),
 }
 
 
@@ -339,6 +357,29 @@ def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
         seen.beat()
     said = capfd.readouterr().err
     assert said.count("No block was finished for") == 1
+
+
+BUSY = """
+import hashlib, sys
+sys.path.insert(0, sys.argv[1])
+from gpbae import watch
+watch.process_is_ours = True
+with watch.Watch() as seen:
+    print("busy", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"a", b"b", 10**9)  # Python's own handlers wait for the end of this
+"""
+
+
+def test_a_second_signal_leaves_at_once():
+    source = str(runfolder.Path(storage.__file__).parents[1])
+    process = subprocess.Popen([sys.executable, "-c", BUSY, source], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"busy\n"
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and b"Stopping after this block" in said
 
 
 def test_a_usual_block_is_no_stall(monkeypatch, capfd):

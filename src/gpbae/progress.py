@@ -72,4 +72,8 @@ def _note(event: dict[str, Any]) -> str:
         parts.append("log joint " + " ".join(f"{v:.4g}" for v in np.atleast_1d(event["log_joint"])))
     if "temperature" in event:
         parts.append(f"T {event['temperature']:.3g}")
+    if event["phase"] == "resumed":
+        parts.append(f"after block {event['block']} of {event['at']}")
+    if "because" in event:
+        parts.append(f"not finite: {event['because']}")
     return ", ".join(parts)

@@ -19,8 +19,10 @@ import json
 import math
 import os
 import platform
+import shutil
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,8 @@ def _clear(folder: Path, listed: set[str]) -> None:
     chunks = [file for file in (folder / CHUNKS).glob("*") if f"{CHUNKS}/{file.name}" not in listed]
     for file in [*half_written, *chunks]:
         file.unlink(missing_ok=True)
+    for half_saved in folder.glob(f".{MODEL}.*"):
+        shutil.rmtree(half_saved)
 
 
 @contextlib.contextmanager
@@ -181,6 +185,13 @@ class RunFolder(Keeper):
             raise InputError(
                 f"{self.folder} was begun with other data: expected fingerprint {self.manifest['fingerprint'][:12]}, "
                 f"got {settings.fingerprint(data)[:12]}. Pass the same x, y and groups, or name a new folder."
+            )
+        if changed := {p for p, v in _packages().items() if self.manifest["packages"].get(p) != v}:
+            old = ", ".join(f"{p} {self.manifest['packages'].get(p)}" for p in sorted(changed))
+            warnings.warn(
+                f"{self.folder} was begun with {old}; continued with other versions, it need not reach the very same "
+                "draws, only draws as good.",
+                stacklevel=5,
             )
 
     def __enter__(self) -> "RunFolder":
@@ -261,14 +272,22 @@ class RunFolder(Keeper):
         self.manifest = manifest
 
     def finish(self, model: Any) -> None:
-        """Save the fitted model inside, once."""
-        if self.manifest["finished"]:
+        """Save the fitted model inside, unless it is there already."""
+        if self._has_model():
             return
         with _sentence(self.folder):
             io.save(model, self.folder / MODEL)
             contents = {name: (self.folder / MODEL / name).read_bytes() for name in io.FILES}
             named = {f"{MODEL}/{name}": storage.describe(content) for name, content in contents.items()}
             self._commit(self.manifest["files"] | named, finished=True)
+
+    def _has_model(self) -> bool:
+        try:
+            for name in io.FILES:
+                storage.read(self.folder, f"{MODEL}/{name}", self.manifest["files"].get(f"{MODEL}/{name}", {}))
+        except InputError:
+            return False
+        return self.manifest["finished"]
 
 
 def _plain(value: Any) -> Any:

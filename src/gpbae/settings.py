@@ -122,7 +122,7 @@ def _short(node: Any) -> str:
 
 
 def table(x: Any, y: Any, groups: Any) -> Arrays:
-    """x, y and groups as arrays; labels as numbers or as characters."""
+    """x, y and groups as arrays; labels as numbers, which may stand for characters or dates."""
     seen = tables.observations(y)
     values = np.where(seen.mask, seen.values, np.nan)  # one NaN only
     data = {"y": values.reshape(len(values), *seen.frame.event_shape)}
@@ -130,15 +130,19 @@ def table(x: Any, y: Any, groups: Any) -> Arrays:
         data["x"] = tables.inputs(x, len(values))
     if groups is not None:
         labels = tables.group_codes(groups, len(values))
-        rows = labels.labels[labels.codes]
-        is_text = rows.dtype.kind == "U"
-        data["names" if is_text else "labels"] = _characters(rows) if is_text else rows
+        data |= _labels(labels.labels[labels.codes])
     return {name: np.ascontiguousarray(a) for name, a in data.items()}
 
 
-def _characters(labels: np.ndarray) -> np.ndarray:
-    width = max(labels.dtype.itemsize // 4, 1)
-    return labels.astype(f"<U{width}").view("<u4").reshape(len(labels), width)
+def _labels(rows: np.ndarray) -> Arrays:
+    if rows.dtype.kind == "U":
+        width = max(rows.dtype.itemsize // 4, 1)
+        return {"names": rows.astype(f"<U{width}").view("<u4").reshape(len(rows), width)}
+    if rows.dtype.kind == "M":
+        return {f"dates {rows.dtype.str}": rows.view(np.int64)}
+    if rows.dtype.kind not in "biuf":
+        raise InputError(f"groups must be numbers, text or dates to be kept in a folder; got {rows.dtype}.")
+    return {"labels": rows}
 
 
 def given(data: Arrays, frame: tables.Frame) -> tuple[Any, Any, Any]:
@@ -147,6 +151,8 @@ def given(data: Arrays, frame: tables.Frame) -> tuple[Any, Any, Any]:
     groups = data.get("labels")
     if "names" in data:
         groups = np.ascontiguousarray(data["names"]).view(f"<U{data['names'].shape[1]}").reshape(-1)
+    for name in data:
+        groups = data[name].view(name.removeprefix("dates ")) if name.startswith("dates ") else groups
     return data.get("x"), y, groups
 
 

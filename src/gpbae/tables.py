@@ -6,6 +6,8 @@ import numpy as np
 
 from gpbae.errors import InputError
 
+LARGEST, SQUARABLE = 1e300, 1e150
+
 
 class Frame(NamedTuple):
     """How an observation table looked: trailing shape, column names and index of a data frame (None for arrays)."""
@@ -51,16 +53,43 @@ def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool) -> Scaler:
         return Scaler(np.zeros(num_columns), np.ones(num_columns))
     count = np.maximum(mask.sum(axis=0), 1)
     observed = np.where(mask, values, 0.0)
-    location = observed.sum(axis=0) / count
-    deviation = np.where(mask, values - location, 0.0)
-    scale = np.sqrt((deviation**2).sum(axis=0) / count)
+    _, exponent = np.frexp(np.abs(observed).max(axis=0))  # squares of 1e200 overflow; a power of two costs no digit
+    units = np.ldexp(observed, -exponent)
+    centre = units.sum(axis=0) / count
+    deviation = np.where(mask, units - centre, 0.0)
+    location = np.ldexp(centre, exponent)
+    scale = np.ldexp(np.sqrt((deviation**2).sum(axis=0) / count), exponent)
     tiny = 1e-12 * np.maximum(np.abs(location), 1e-290)
     return Scaler(location, np.where(scale > tiny, scale, 1.0))
 
 
-def observations(y: Any, event_shape: tuple[int, ...] | None = None) -> Observations:
+def column_names(a: Any) -> list[str] | None:
+    """Names of a data frame's columns, as text; None for anything else."""
+    return [str(name) for name in a.columns] if hasattr(a, "columns") else None
+
+
+def in_fitted_order(a: Any, names: list[str] | None, what: str) -> Any:
+    """A data frame with its columns as in fit, whatever their order; arrays as they are."""
+    given = column_names(a)
+    if given is None or names is None or given == names:
+        return a
+    if missing := [name for name in names if name not in given]:
+        raise InputError(
+            f"{what} must have the columns of fit; missing {', '.join(missing)}. Got {', '.join(given)}: "
+            "rename them, or pass an array to go by position."
+        )
+    return a.iloc[:, [given.index(name) for name in names]]
+
+
+def row_index(a: Any) -> Any:
+    """The index of a data frame, None for anything else."""
+    return a.index if hasattr(a, "columns") else None
+
+
+def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list[str] | None = None) -> Observations:
     """Check y: numbers of shape (rows, ...), NaN for missing."""
-    columns, index = getattr(y, "columns", None), getattr(y, "index", None)
+    y = in_fitted_order(y, names, "y")
+    columns, index = getattr(y, "columns", None), row_index(y)
     values = _numbers(y, "y")
     if values.ndim == 1 and columns is None:
         values = values[:, None]
@@ -73,11 +102,19 @@ def observations(y: Any, event_shape: tuple[int, ...] | None = None) -> Observat
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]
         raise InputError(f"y must be finite or NaN; got an infinity in row {row}, column {column}. Mark it as NaN.")
+    if (np.abs(values) > LARGEST).any():
+        row, column = np.argwhere(np.abs(values) > LARGEST)[0]
+        raise InputError(
+            f"y must lie within ±{LARGEST:g}; got {values[row, column]:g} in row {row}, column {column}. Rescale it."
+        )
     return Observations(values, ~np.isnan(values), frame)
 
 
-def inputs(x: Any, num_rows: int | None = None, num_columns: int | None = None) -> np.ndarray:
+def inputs(
+    x: Any, num_rows: int | None = None, num_columns: int | None = None, names: list[str] | None = None
+) -> np.ndarray:
     """Check x: finite numbers of shape (rows, D)."""
+    x = in_fitted_order(x, names, "x")
     values = _numbers(x, "x")
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or values.shape[1] == 0 or values.shape[0] == 0:
@@ -89,6 +126,13 @@ def inputs(x: Any, num_rows: int | None = None, num_columns: int | None = None) 
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise InputError(f"x must be finite; got {values[row, column]} in row {row}, column {column}. Drop that row.")
+    spread = np.abs(values).max(axis=0), np.abs(values - values[0]).max(axis=0)
+    if (bad := (spread[0] > SQUARABLE) | ((spread[1] > 0) & (spread[1] < 1 / SQUARABLE))).any():
+        column = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"x must have distances whose squares are numbers; got {spread[0][column]:g} at most and a spread of "
+            f"{spread[1][column]:g} in column {column}. Change its units."
+        )
     return values
 
 
@@ -98,7 +142,10 @@ def _numbers(a: Any, name: str) -> np.ndarray:
         raise InputError(f"{name} must have distinct column names; got {list(a.columns)}. Rename the repeated ones.")
     if np.ma.isMaskedArray(a):
         a = np.ma.filled(np.ma.asarray(a).astype(np.float64), np.nan)
-    array = np.asarray(a)
+    try:
+        array = np.asarray(a)
+    except ValueError:
+        raise InputError(f"{name} must have rows of one length; got rows of several. Fill the gaps with NaN.") from None
     if array.dtype.kind == "c":
         raise InputError(f"{name} must be real; got complex numbers. Pass real and imaginary parts as columns.")
     if array.dtype.kind in "mM":
