@@ -126,12 +126,12 @@ def inputs(
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise InputError(f"x must be finite; got {values[row, column]} in row {row}, column {column}. Drop that row.")
-    spread = np.abs(values).max(axis=0), np.abs(values - values[0]).max(axis=0)
-    if (bad := (spread[0] > SQUARABLE) | ((spread[1] > 0) & (spread[1] < 1 / SQUARABLE))).any():
+    size, spread = np.abs(values).max(axis=0), np.ptp(np.clip(values, -SQUARABLE, SQUARABLE), axis=0)
+    if (bad := (size > SQUARABLE) | ((spread > 0) & (spread < 1 / SQUARABLE))).any():
         column = int(np.flatnonzero(bad)[0])
         raise InputError(
-            f"x must have distances whose squares are numbers; got {spread[0][column]:g} at most and a spread of "
-            f"{spread[1][column]:g} in column {column}. Change its units."
+            f"x must have distances whose squares are numbers; got {size[column]:g} at most and a spread of "
+            f"{spread[column]:g} in column {column}. Change its units."
         )
     return values
 
