@@ -122,6 +122,27 @@ def plain(**more):
     return MODELS["SGPBAE"](encoder=NETWORKS["vector"], decoder=NETWORKS["vector"], **more)
 
 
+def test_columns_of_a_frame_are_known_by_name():
+    """Another order of the columns, of y or of x, is another order of the same answer; lists go by position."""
+    x = pd.DataFrame(np.concatenate([X, X[::-1] ** 2], axis=1), columns=["time", "depth"])
+    y = pd.DataFrame(table(missing="cells"), columns=["zinc", "lead", "nickel"])
+    model = plain().fit(x, y)
+    expected, turned = model.impute(x, y), model.impute(x[["depth", "time"]], y[["nickel", "zinc", "lead"]])
+    pd.testing.assert_frame_equal(turned.mean, expected.mean)
+    assert list(turned.filled.columns) == ["zinc", "lead", "nickel"]
+    np.testing.assert_array_equal(model.predict(x.to_numpy().tolist()).mean, model.predict(x).mean)
+    with pytest.raises(InputError, match="missing depth"):
+        model.predict(x.rename(columns={"depth": "height"}))
+
+
+def test_variance_parts_of_imputed_cells_name_the_latents(fitted):
+    y = table()
+    parts, filled = fitted.impute(X, y).variance_parts(), fitted.impute(X, y)
+    assert set(parts) == {"observation noise", "hyper-parameters", "latents", "decoder"}
+    np.testing.assert_allclose(sum(parts.values()), filled.sd**2, rtol=1e-6)
+    assert set(fitted.encode(X, y).variance_parts()) == {"latents"}
+
+
 def test_units_are_restored(fitted):
     factor, shift = np.array([4.0, 1e-3, 250.0]), np.array([1.0, 0.0, -70.0])
     moved = plain().fit(X, factor * table() + shift)
@@ -339,6 +360,7 @@ MISTAKES = {
     "complex": (SGPBAE(), (X, Y + 1j), "must be real"),
     "x in three dimensions": (SGPBAE(), (np.zeros((14, 2, 2)), Y), r"shape \(rows, inputs\)"),
     "x missing": (SGPBAE(), (None, Y), "needs inputs"),
+    "amortised latents of coupled rows": (GPBAE(latents="amortised"), (X, Y), "does not keep"),
     "repeated columns": (SGPBAE(), (X, pd.DataFrame(Y, columns=["a", "a", "b"])), "distinct column names"),
     "too few groups": (SGPBAE(), (X, Y, [1, 2]), "one label per row; got 2"),
     "NaN among groups": (SGPBAE(), (X, Y, np.full(14, np.nan)), "must not hold NaN"),

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 
 import checks
 from checks import fresh
-from gpbae import gp
+from gpbae import gp, posterior
 from gpbae.kernels import White
 from gpbae.priors import DeepPrior, FullPrior, Memory, NormalPrior, Query
 
@@ -188,3 +188,15 @@ def test_redrawn_values_are_stationary_under_the_joint_density():
     first, second = jax.jit(jax.vmap(one))(jnp.arange(500))
     checks.assert_within_errors(first, 0.0)
     checks.assert_within_errors(second, 1.0)
+
+
+def test_every_component_of_a_mixture_is_as_likely_as_any():
+    """Also where fewer are drawn than there are, and where their number does not divide."""
+    for num_components, num in ((8, 4), (3, 5), (1, 4)):
+        keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(1), i))(jnp.arange(3000))
+        drawn = jax.vmap(lambda k, Q=num_components, R=num: posterior._components(k, Q, R))(keys)
+        shares = np.stack([np.mean(np.asarray(drawn) == q, axis=1) for q in range(num_components)], axis=1)
+        if num_components > 1 and num % num_components:
+            checks.assert_within_errors(shares, 1 / num_components)
+        else:
+            np.testing.assert_allclose(shares.mean(axis=0), 1 / num_components)

@@ -18,7 +18,6 @@ def check_regression(case):
     assert n["mean"] <= 0.1 and n["low"] >= 0.93 and n["high"] <= 1.07, n
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", REGRESSION)
 def test_identity_decoder_is_gaussian_process_regression(case):
     check_regression(case)
@@ -74,7 +73,6 @@ def fitted():
     return small_fit()
 
 
-@pytest.mark.slow
 def test_every_block_has_kinetic_temperature_one(fitted):
     found = {name: float(np.ravel(t)[0]) for name, t in fitted.kinetic_temperatures_().items()}
     assert set(found) == {"decoder", "GP values", "inducing inputs", "hyper-parameters", "latents"}
@@ -137,15 +135,21 @@ def test_what_warm_up_learned_is_frozen_afterwards():
     assert all(np.all(np.asarray(leaf) > 30.0) for leaf in start)  # it did learn, all through warm-up
 
 
-@pytest.mark.slow
-def test_log_density_is_traced_once_for_warm_up_and_sampling(monkeypatch):
-    traced = []
-    sweep = inference._sweep
+def test_every_phase_compiles_once_and_traces_its_density_once(monkeypatch):
+    """Warm-up and sampling share one program, whatever the temperature and the step size; nor does a second run of the
+    same shape compile anything."""
+    compiled, traced, sweep = [], [], inference._sweep
     monkeypatch.setattr(inference, "_sweep", lambda *args: traced.append(1) or sweep(*args))
-    small_sampler(run.Budget(6, 6, 3, 0, 0.05, 1.0, 0.05)).run()  # three sweeps a block, as in no other test
-    once = len(traced)
-    small_sampler(run.Budget(9, 12, 3, 0, 0.05, 1.0, 0.07)).run()
-    assert 0 < once <= 2 and len(traced) == once  # a scan may trace its body twice, to settle types
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **facts: compiled.append(facts.get("fun_name")) if "backend_compile" in event else None
+    )
+    try:
+        for num_warmup in (6, 8):
+            verify.small_model(num_warmup=num_warmup, num_samples=5, thinning=2).fit(*verify.small_table(num_rows=11))
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert [compiled.count(f"jit({name})") for name in ("climb", "measure", "run_block")] == [1, 1, 1]
+    assert len(traced) == 1
 
 
 def test_verify_reports_every_theorem(monkeypatch):

@@ -38,6 +38,7 @@ class Building:
         latent_dim = self._latent_dim(y_values, seen.mask)
         latents = self._starting_latents(likelihood, y_values, seen.mask, latent_dim, rng)
         self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
+        self.x_columns_ = tables.column_names(x)
         self.grouped_ = groups is not None
         self.x_location_ = self._x_location(x_values)
         x_centred = x_values - self.x_location_
@@ -131,13 +132,18 @@ class Building:
                 f"{type(self).__name__} couples all rows of a group, so batch_size must cover whole groups; got "
                 f"{self.batch_size} for a group of {longest}. Use SGPBAE(num_inducing=...) or batch_size=None."
             )
-        if prior.couples_rows or (num_groups > 1 and self.batch_size >= longest and prior.latent_dim):
+        if prior.couples_rows or (num_groups > 1 and self.batch_size >= longest):
             return GroupBatch(min(max(1, self.batch_size // longest), num_groups))
         return RowBatch(int(self.batch_size))
 
     def _plan(self, batching, prior, num_latents: int) -> Plan:
         fits = num_latents <= LARGEST_PERSISTENT
-        amortised = self.latents == "amortised" or (self.latents == "auto" and not fits)
+        amortised = self.latents == "amortised" or (self.latents == "auto" and not fits and not prior.couples_rows)
+        if amortised and prior.couples_rows:
+            raise InputError(
+                f"{type(self).__name__} predicts from the latents of all fitted rows, which latents='amortised' does "
+                "not keep; use latents='persistent' or SGPBAE."
+            )
         refresh = prior.collapses and (batching.is_exact or not amortised) and num_latents <= LARGEST_REFRESHED
         collapsed = refresh and not isinstance(batching, RowBatch)
         return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, refresh, collapsed)

@@ -11,6 +11,7 @@ LARGEST_RHAT = 1.1
 SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
 NUM_ERRORS = 3
+SMALLEST_ACCEPTANCE = 0.2
 
 
 def convergence(chains: np.ndarray) -> tuple[float, float]:
@@ -37,6 +38,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_temperature_words(frame, facts["temperature"]),
         *_clamp_words(facts["fraction_clamped"]),
         *_mixing_words(frame, facts["num_chains"]),
+        *_acceptance_words(facts.get("acceptance")),
         *_dead_words(facts["dead"]),
     ]
 
@@ -86,5 +88,14 @@ def _mixing_words(frame, num_chains):
     return said
 
 
+def _acceptance_words(acceptance):
+    if acceptance is None or acceptance >= SMALLEST_ACCEPTANCE:
+        return []
+    return [
+        f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time, so these hardly move; "
+        "run a longer num_warmup, or fewer num_inducing."
+    ]
+
+
 def _dead_words(dead):
-    return [f"Chain {i} diverged and was stopped at its last sound state; its draws stand still." for i in dead]
+    return [f"Chain {i} diverged and was stopped; its draws are left out." for i in dead]

@@ -92,9 +92,11 @@ class BAE(Building, Questions, Inspection):
 
     def _keep(self, model, plan, table, static, result) -> None:
         self.model_, self.plan_, self.table_, self.encoder_static_ = model, plan, table, static
-        self.draws_, self.encoders_ = result.draws, jax.tree.map(np.asarray, result.chains.encoder)
+        sound = ~result.dead
+        self.draws_ = jax.tree.map(lambda a: a[sound], result.draws)
+        self.encoders_ = jax.tree.map(lambda a: np.asarray(a)[sound], result.chains.encoder)
         self.step_size_, self.history_ = result.step_size, result.history
-        self.kinetic_temperature_ = result.kinetic_temperature
+        self.kinetic_temperature_ = jax.tree.map(lambda a: a[sound], result.kinetic_temperature)
         self.fraction_clamped_, self.noise_share_ = result.fraction_clamped, result.noise_share
         self.dead_chains_ = np.flatnonzero(result.dead)
         self.latent_dim_ = model.prior.latent_dim

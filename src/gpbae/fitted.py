@@ -26,6 +26,7 @@ class Fitted:
     frame_: tables.Frame
     scaler_: tables.Scaler
     x_location_: np.ndarray
+    x_columns_: list[str] | None
     groups_: np.ndarray
     grouped_: bool
     seed: int

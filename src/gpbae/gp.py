@@ -146,6 +146,25 @@ def exact_conditional(
     noise_variance: Array,
 ) -> tuple[Float[Array, "G q C"], Float[Array, "G k q q"]]:
     """Mean and covariance of f at the query given the latents of each group's training rows."""
+    mean, A = _exact_projection(kernels, train, query, noise_variance)
+    prior = jax.vmap(lambda a: self_covariance(kernels, a))(query)
+    return mean, prior - jnp.swapaxes(A, -1, -2) @ A
+
+
+def exact_marginals(
+    kernels: Kernels,
+    train: tuple[Float[Array, "G n D"], Bool[Array, "G n"], Float[Array, "G n C"]],
+    query: Float[Array, "G q D"],
+    noise_variance: Array,
+) -> tuple[Float[Array, "G q C"], Float[Array, "G k q"]]:
+    """Mean and variance of f at every query on its own, in memory linear in their number; never negative."""
+    mean, A = _exact_projection(kernels, train, query, noise_variance)
+    prior = jax.vmap(lambda a: jnp.stack([diagonal(k, k.features(a)) for k in kernels]))(query)
+    return mean, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0)
+
+
+def _exact_projection(kernels, train, query, noise_variance) -> tuple[Float[Array, "G q C"], Float[Array, "G k n q"]]:
+    """Means at the query and L⁻¹ K_xq, group by group."""
     x, valid, z = train
     L = cholesky(block_covariance(kernels, x, valid, noise_variance))
     cross = jax.vmap(lambda a, b: cross_covariance(kernels, a, b))(x, query)
@@ -154,9 +173,7 @@ def exact_conditional(
     C = z.shape[-1]
     rhs = jnp.swapaxes(jnp.where(valid[..., None], z, 0.0), 1, 2)[..., None]
     w = solve_triangular(jnp.broadcast_to(L, (L.shape[0], C, *L.shape[2:])), rhs)[..., 0]
-    mean = jnp.einsum("gcnq,gcn->gqc", jnp.broadcast_to(A, (A.shape[0], C, *A.shape[2:])), w)
-    prior = jax.vmap(lambda a: self_covariance(kernels, a))(query)
-    return mean, prior - jnp.swapaxes(A, -1, -2) @ A
+    return jnp.einsum("gcnq,gcn->gqc", jnp.broadcast_to(A, (A.shape[0], C, *A.shape[2:])), w), A
 
 
 def gather(rows: Shaped[Array, "B *rest"], blocks: Int[Array, "G n"]) -> Shaped[Array, "G n *rest"]:

@@ -205,9 +205,9 @@ def _whole(table: Table) -> Batch:
 def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, hmc.Info]:
     """A Metropolis-corrected trajectory of kernel, noise and S given the latents, with the values integrated out.
 
-    It is the only move of S: where two inducing inputs meet, K_SS is singular and the energy has a crack that no step
-    size is small enough for.  Momenta are independent of positions and stay.  Values that are part of the chain must
-    be drawn anew after it.
+    Where it is used it is the only move of S: where two inducing inputs meet, K_SS is singular and the energy has a
+    crack that no step size is small enough for.  Momenta are independent of positions and stay.  Values that are part
+    of the chain must be drawn anew after it.
     """
     p, T = chain.sampler.position, settings.temperature
     hyper, batch = p.shared["prior"], _whole(table)
@@ -407,7 +407,7 @@ def _measure_chain(model, plan, table, static, chain, friction, starting):
         return sghmc.init(part.position, sghmc.curvature_scale(key_probe, product, part.position, part.scale))
 
     part = jax.lax.cond(starting, rescaled, lambda: part)
-    curvature = sghmc.largest_curvature(key_power, product, part)
+    curvature = sghmc.largest_curvature(key_power, product, hold_inducing(part, plan))
     if plan.batching.is_exact:
         return Stiffness(curvature, part.scale, None, None)
     noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
@@ -416,6 +416,15 @@ def _measure_chain(model, plan, table, static, chain, friction, starting):
         values = sghmc.noise_ratio(noise.values, part.scale.values, part.preconditioner.values, friction)
         ratio = jnp.maximum(ratio, values)
     return Stiffness(curvature, _spread(part.scale, state.scale, plan), noise, ratio)
+
+
+def hold_inducing(state: sghmc.State, plan: Plan) -> sghmc.State:
+    """A scale of zero keeps S from the sampler where refreshing moves it."""
+    prior = state.scale.shared["prior"]
+    if not plan.refresh or "inducing" not in prior:
+        return state
+    held = {**prior, "inducing": jnp.zeros_like(prior["inducing"])}
+    return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": held}))
 
 
 def _hessian_product(gradient, position: Position, direction: Position) -> Position:

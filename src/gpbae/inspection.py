@@ -24,10 +24,15 @@ class Inspection(Fitted):
         """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words."""
         self._fitted()
         frame = diagnostics.table(self.scalars_(), self.kinetic_temperatures_())
-        facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_,
-                 "num_chains": self.num_chains_, "dead": self.dead_chains_}  # fmt: skip
+        facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
+                 "num_chains": self.num_chains_, "acceptance": self._acceptance()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
+
+    def _acceptance(self) -> float | None:
+        """Mean acceptance of the trajectories that refresh hyper-parameters, None where there are none."""
+        found = [a for event in self.history_ if (a := event.get("acceptance")) is not None]
+        return float(np.mean(found)) if found else None
 
     def to_arviz(self):
         """Function-space draws as an ArviZ DataTree (chain, draw)."""
@@ -110,8 +115,7 @@ class Inspection(Fitted):
         num_rows = self.table_.x.shape[0]
         rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, NUM_REFERENCE_ROWS)).astype(int))
         if not self.plan_.amortised:
-            z, _ = posterior.decode_training(self.model_, merge(self.draws_), self.table_)
-            z = np.asarray(z)[:, rows]
+            z = np.asarray(posterior.training_latents(self.model_, merge(self.draws_), self.table_, jnp.asarray(rows)))
             return z.reshape(self.num_chains_, self._num_draws, *z.shape[1:])
         encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
         once = jax.vmap(lambda e: encode(e, self.table_.y[rows], self.table_.mask[rows], self._key("frame")))(encoders)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from gpbae import autoencoder, gp, hmc
 from gpbae.autoencoder import Autoencoder, Position
@@ -61,15 +61,21 @@ def predict(
 
     def one(item):
         draw, k = item
-        key_values, key_latents = jax.random.split(k)
+        key_values, key_component, key_latents = jax.random.split(k, 3)
         values = _block_values(key_values, draw.values, query)
         law = model.prior.marginals(draw.shared["prior"], values, memory(model, draw, table), query)
-        component = jnp.arange(num_latents) * law.mean.shape[0] // num_latents
+        component = _components(key_component, law.mean.shape[0], num_latents)
         mean, sd = law.mean[component], jnp.sqrt(law.variance[component])
         z = mean + sd * jax.random.normal(key_latents, mean.shape, mean.dtype)
         return LatentAnswer(jnp.mean(law.mean, axis=0), z, _decode(model, draw.shared, z))
 
     return jax.lax.map(one, (draws, _keys(key, draws)))
+
+
+def _components(key: Key[Array, ""], num_components: int, num: int) -> Int[Array, " R"]:
+    """Components of an equal mixture to draw from: each as likely as any, none twice before all came once."""
+    order = jax.random.permutation(key, num_components)
+    return order[jnp.arange(num) % num_components]
 
 
 @eqx.filter_jit
@@ -99,6 +105,14 @@ def decode_training(
         return z, model.decode(draw.shared, z)
 
     return jax.lax.map(one, draws)
+
+
+@eqx.filter_jit
+def training_latents(
+    model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"]
+) -> Float[Array, "S n C"]:
+    """Latents of some training rows."""
+    return jax.lax.map(lambda d: model.prior.latents(d.shared["prior"], d.local, _full(table))[rows], draws)
 
 
 class Rows(NamedTuple):

@@ -68,7 +68,7 @@ class Predictive:
         if self._likelihood is None:
             flat = np.asarray(self._eta, np.float64)
         else:
-            keys = jax.random.split(jax.random.key(self._seed), S)
+            keys = jax.random.split(jax.random.key(self._seed + 2**21), S)
             noisy = _per_draw(lambda lik, item: lik.sample(item[1], item[0]), self._likelihood, (self._eta, keys))
             flat = self._scaler.inverse(np.asarray(noisy, np.float64))
         return flat.reshape(S * R, T, *self._frame.event_shape)
@@ -85,23 +85,23 @@ class Predictive:
     def variance_parts(self) -> dict[str, Any]:
         """The predictive variance by source; the parts add up to sd².
 
-        *observation noise* and *latent conditional* (the GP's conditional variance and latent noise given a draw)
-        are nested expectations.  What varies between draws is attributed in sequence, by regression over the draws:
-        first to the *hyper-parameters*, then to the *GP values* (through the latent mean at that row), the rest to
-        the *decoder*.
+        *observation noise* and *latent conditional* (the GP's conditional variance and latent noise given a draw) are
+        nested expectations.  What varies between draws is attributed in sequence, by regression over the draws: first
+        to the *hyper-parameters*, then to the *GP values* (through the latent mean at that row), the rest to the
+        *decoder*.  Of given rows, whose latents were sampled themselves, *latents* stands for the GP's two parts.
         """
-        within = self._means.var(axis=1).mean(axis=0) if self._eta.shape[1] > 1 else np.zeros(self._eta.shape[2:])
+        if self._likelihood is None:
+            return {"latents": self._restore(self._variance)}
         centres = self._means.mean(axis=1)
-        between = centres - centres.mean(axis=0)
-        hyper, rest = _explained(between, self._features.get("hyper"))
-        latent, rest = _explained(rest, self._features.get("latent_mean"))
-        parts = {
-            "observation noise": self._noise,
-            "latent conditional": within,
-            "hyper-parameters": hyper,
-            "GP values": latent,
-            "decoder": np.mean(rest**2, axis=0),
-        }
+        hyper, rest = _explained(centres - centres.mean(axis=0), self._features.get("hyper"))
+        if "latents" in self._features:
+            latent, rest = _explained(rest, self._features["latents"])
+            of_latents = {"latents": latent}
+        else:
+            latent, rest = _explained(rest, self._features.get("latent_mean"))
+            of_latents = {"latent conditional": self._means.var(axis=1).mean(axis=0), "GP values": latent}
+        parts = {"observation noise": self._noise, "hyper-parameters": hyper, **of_latents,
+                 "decoder": np.mean(rest**2, axis=0)}  # fmt: skip
         return {name: self._restore(part) for name, part in parts.items()}
 
     def log_density(self, y: np.ndarray, mask: np.ndarray) -> np.ndarray:

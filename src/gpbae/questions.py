@@ -29,16 +29,18 @@ class Questions(Fitted):
         answer = posterior.predict(self.model_, draws, self.table_, self._make_query(x_values, rows, slots),
                                    self._key("predict"), num_latents)  # fmt: skip
         latent_mean = _unarrange(np.asarray(answer.latent_mean)[:, None], rows, len(x_values))[:, 0]
+        latent_mean = self._aligned(latent_mean, chosen)
         features = {"hyper": self._hyper_features(draws), "latent_mean": latent_mean}
-        return self._predictive(draws, answer.eta, rows, len(x_values), getattr(x, "index", None), features)
+        return self._predictive(draws, answer.eta, rows, len(x_values), tables.row_index(x), features)
 
     def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
         """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at the mean."""
         self._fitted()
-        seen, chosen, _, eta = self._refined(x, y, groups, num_draws)
+        seen, chosen, z, eta = self._refined(x, y, groups, num_draws)
         draws = self._flat_draws(chosen)
+        features = {"hyper": self._hyper_features(draws), "latents": self._aligned(z, chosen)}
         answer = Predictive(eta[:, None], self._observed_likelihood(draws), self.scaler_, seen.frame,
-                            seen.frame.index, self.seed, {"hyper": self._hyper_features(draws)})  # fmt: skip
+                            seen.frame.index, self.seed, features)  # fmt: skip
         mean = np.asarray(answer.mean).reshape(seen.values.shape)
         answer.filled = seen.frame.restore(np.where(seen.mask, seen.values, mean), seen.frame.index)  # type: ignore[attr-defined]
         return answer
@@ -47,8 +49,7 @@ class Questions(Fitted):
         """Latents of rows, seen or not, with or without gaps; draws are turned into one common frame."""
         self._fitted()
         seen, chosen, z, _ = self._refined(x, y, groups, num_draws)
-        rotations = self.rotations_[:, chosen].reshape(-1, self.latent_dim_, self.latent_dim_)
-        aligned = np.einsum("stc,scd->std", z, rotations)
+        aligned = self._aligned(z, chosen)
         columns = None
         if seen.frame.columns is not None:
             columns = [f"latent{i}" for i in range(self.latent_dim_)]
@@ -74,7 +75,7 @@ class Questions(Fitted):
     def score(self, x: Any, y: Any, groups: Any = None) -> float:
         """Mean log predictive density of the observed cells given x alone, in the units of y."""
         self._fitted()
-        seen = tables.observations(y, self.frame_.event_shape)
+        seen = self._observations(y)
         if not seen.mask.any():
             raise InputError("score needs at least one observed cell; got only NaN.")
         if x is None and isinstance(self.model_.prior, NormalPrior):
@@ -106,10 +107,14 @@ class Questions(Fitted):
 
     # Rows of a question, arranged by group.
 
-    def _query(self, x: Any, groups: Any, num_rows: int | None, needs_groups: bool = True):
+    def _observations(self, y: Any) -> tables.Observations:
+        names = tables.column_names(self.frame_) if self.frame_.columns is not None else None
+        return tables.observations(y, self.frame_.event_shape, names)
+
+    def _query(self, x: Any, groups: Any, num_rows: int | None):
         """Rows arranged by group: the query and the (G, q) table of row numbers behind it."""
         x_values = self._new_inputs(x, num_rows)
-        if groups is None and self.grouped_ and needs_groups:
+        if groups is None and self.grouped_:
             raise InputError(
                 "This model was fitted with groups, so each row needs a label: pass groups=...; "
                 "a label never seen is a new group."
@@ -131,7 +136,7 @@ class Questions(Fitted):
             return np.zeros((num_rows, width))
         if isinstance(self.model_.prior, NormalPrior):
             return np.zeros((len(np.asarray(x)), width))
-        return tables.inputs(x, num_rows, width)
+        return tables.inputs(x, num_rows, width, self.x_columns_)
 
     def _make_query(self, x, rows, slots) -> Query:
         valid = rows < len(x)
@@ -142,7 +147,7 @@ class Questions(Fitted):
 
     def _refined(self, x, y, groups, num_draws):
         """Latents and η of given rows, (S, T, C) and (S, T, P), with the draws they belong to."""
-        seen = tables.observations(y, self.frame_.event_shape)
+        seen = self._observations(y)
         num_rows = len(seen.values)
         x_values, rows, slots = self._query(x, groups, num_rows)
         scaled = np.where(seen.mask, self.scaler_.forward(seen.values), 0.0)
@@ -217,6 +222,10 @@ class Questions(Fitted):
         wanted = available if num_draws is None else max(1, -(-num_draws // self.num_chains_))
         count = min(available, most, wanted)
         return np.unique(np.linspace(available - 1, 0, count).round().astype(int))
+
+    def _aligned(self, z: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Latents (S, T, C) of the chosen draws, turned into one common frame."""
+        return np.einsum("stc,scd->std", z, self.rotations_[:, chosen].reshape(-1, self.latent_dim_, self.latent_dim_))
 
     def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:
         """Answers arranged by group, (S, R, G, q, P), back in the order of the rows."""

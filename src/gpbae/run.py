@@ -98,15 +98,12 @@ def _unit_scale(position: Position, plan: Plan) -> Position:
 
 
 def _with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
-    """Chains at rest in new coordinates; a scale of zero keeps S from the sampler where refreshing moves it."""
+    """Chains at rest in new coordinates."""
     refresh = chains.refresh
     if plan.refresh:
-        prior = scale.shared["prior"]
-        refresh = refresh._replace(scale=inference.refreshed(prior))
-        if "inducing" in prior:
-            prior = {**prior, "inducing": jnp.zeros_like(prior["inducing"])}
-        scale = scale._replace(shared={**scale.shared, "prior": prior})
-    return chains._replace(sampler=jax.vmap(sghmc.init)(chains.sampler.position, scale), refresh=refresh)
+        refresh = refresh._replace(scale=inference.refreshed(scale.shared["prior"]))
+    sampler = jax.vmap(lambda p, c: inference.hold_inducing(sghmc.init(p, c), plan))(chains.sampler.position, scale)
+    return chains._replace(sampler=sampler, refresh=refresh)
 
 
 @eqx.filter_jit
@@ -301,9 +298,10 @@ class Sampler:
             kinetic = jax.tree.map(np.asarray, report.kinetic_temperature)
             clamped = float(np.mean(np.asarray(report.fraction_clamped)))
             self.fresh.append((jax.tree.map(np.asarray, self._draw()), kinetic, clamped))
-            loss = float(np.mean(np.asarray(report.encoder_loss)))
+            loss, accepted = (float(np.mean(np.asarray(a))) for a in (report.encoder_loss, report.acceptance))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
-                      encoder_loss=loss, step_size=self.step_size)  # fmt: skip
+                      encoder_loss=loss, step_size=self.step_size,
+                      acceptance=accepted if np.isfinite(accepted) else None)  # fmt: skip
             self._pause(at_an_end=self.block == budget.num_samples)
 
     def _result(self) -> Result:

@@ -1,8 +1,6 @@
 """What the process needs before the first number: double precision, a sound jaxlib, one LAPACK thread."""
 
 import functools
-import os
-import platform
 from pathlib import Path
 
 import jax
@@ -20,21 +18,6 @@ def configure() -> None:
     if "cpu" in platforms.split(","):
         check_jaxlib(jaxlib.version.__version__)
     jax.config.update("jax_enable_x64", True)
-    _remember_compilations()
-
-
-def _remember_compilations() -> None:
-    """Keep compiled programs in the user's cache, so that a second fit of the same shape starts at once.
-
-    One folder per host: a home shared by a cluster must not hand one machine's instructions to another. A folder that
-    was chosen already (JAX_COMPILATION_CACHE_DIR) stands; GPBAE_COMPILATION_CACHE=0 keeps nothing.
-    """
-    chosen = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
-    if chosen is not None or os.environ.get("GPBAE_COMPILATION_CACHE") == "0":
-        return
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpbae" / "compiled" / platform.node()
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
 
 
 def check_jaxlib(version: str) -> None:

@@ -146,7 +146,8 @@ def curvature_scale(
 ) -> PyTree:
     """Scales cᵢ = (Σⱼ Hᵢⱼ²)^{-1/4}, from products of the Hessian with random signs: coordinates of unit curvature.
 
-    A row's norm is at least its diagonal entry, so correlated coordinates get the shorter scale they need.
+    A row's norm is at least its diagonal entry, so correlated coordinates get the shorter scale they need.  No scale is
+    above one, the scale of priors: where the energy is flat now it need not be flat a step further.
     """
 
     def probe(total, index):
@@ -155,7 +156,7 @@ def curvature_scale(
 
     zeros = jax.tree.map(jnp.zeros_like, like)
     total, _ = jax.lax.scan(probe, zeros, jnp.arange(num_probes))
-    return jax.tree.map(lambda t: jnp.clip(t / num_probes, 1e-6, None) ** -0.25, total)
+    return jax.tree.map(lambda t: jnp.clip(t / num_probes, 1.0, None) ** -0.25, total)
 
 
 def largest_curvature(key: Key[Array, ""], hessian_product: Gradient, state: State, num_iterations: int = 16) -> Array:

@@ -12,7 +12,6 @@ from gpbae.priors import hyper as hyperparameters
 from gpbae.priors.base import AbstractLatentPrior, Marginals
 
 START_NOISE = 0.1
-SMALLEST_VARIANCE = 1e-12
 
 
 class FullPrior(AbstractLatentPrior):
@@ -76,23 +75,21 @@ class FullPrior(AbstractLatentPrior):
     def redraw_values(self, key, hyper, values, local, batch, temperature):
         return values, temperature
 
-    def _conditional(self, hyper, memory, query):
-        kernels, noise = self.hyper_reference.resolve(hyper)
-        train_valid = memory.valid[query.slot] & query.known[:, None]
-        train = (memory.x[query.slot], train_valid, memory.z[query.slot])
-        mean, covariance = gp.exact_conditional(kernels, train, query.x, noise**2)
-        return mean, covariance, noise**2
+    def _train(self, memory, query):
+        """Latents that each query's group is conditioned on: none for a group never seen."""
+        return memory.x[query.slot], memory.valid[query.slot] & query.known[:, None], memory.z[query.slot]
 
     def marginals(self, hyper, values, memory, query):
-        mean, covariance, noise = self._conditional(hyper, memory, query)
-        variance = jnp.swapaxes(jnp.diagonal(covariance, axis1=-2, axis2=-1), 1, 2) + noise
-        variance = jnp.broadcast_to(jnp.maximum(variance, SMALLEST_VARIANCE), mean.shape)
+        kernels, noise = self.hyper_reference.resolve(hyper)
+        mean, variance = gp.exact_marginals(kernels, self._train(memory, query), query.x, noise**2)
+        variance = jnp.broadcast_to(jnp.swapaxes(variance, 1, 2) + noise**2, mean.shape)
         return Marginals(mean[None], variance[None])
 
     def _root(self, hyper, memory, query):
-        mean, covariance, noise = self._conditional(hyper, memory, query)
+        kernels, noise = self.hyper_reference.resolve(hyper)
+        mean, covariance = gp.exact_conditional(kernels, self._train(memory, query), query.x, noise**2)
         eye = jnp.eye(covariance.shape[-1])[None, None]
-        return mean, cholesky(covariance + noise * eye)
+        return mean, cholesky(covariance + noise**2 * eye)
 
     def path(self, key, hyper, values, memory, query):
         mean, L = self._root(hyper, memory, query)

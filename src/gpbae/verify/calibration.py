@@ -18,9 +18,7 @@ from gpbae.verify.worlds import Numbers, full_batch, small_model
 CALIBRATION = run.Budget(160, 31, 32, 300, 0.05, 1.0, "auto")
 
 
-def calibration_ranks(
-    num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION, amortised: bool = False
-) -> dict[str, np.ndarray]:
+def calibration_ranks(num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION) -> dict[str, np.ndarray]:
     """Ranks of true values among posterior draws, tables drawn from the model's own prior: (replicates,) each."""
     linear = networks.Linear().decoder(jax.random.key(3), 1, (3,))
     estimator = small_model(linear, num_inducing=5, inducing_prior="uniform", standardise=False, encoder_steps=0,

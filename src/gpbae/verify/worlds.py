@@ -51,7 +51,7 @@ def prepared(estimator, num_rows: int = 12, seed: int = 0) -> tuple[Autoencoder,
     key_decoder, key_encoder, key_chain = jax.random.split(jax.random.key(seed), 3)
     latents = jnp.asarray(latents)
     chain = run.start_chain(model, plan, table, decoder_of(key_decoder), encoder_of(key_encoder), latents, key_chain)
-    position = chain.sampler.position
+    position = chain.sampler.position._replace(values=chain.values if plan.collapsed else chain.sampler.position.values)
     noise = sghmc.normal_like(jax.random.key(seed + 1), position)
     return model, table, jax.tree.map(lambda a, b: a + jnp.asarray(0.2, a.dtype) * b, position, noise)
 
