@@ -287,10 +287,10 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_arguments_survive_as_toml(name, tmp_path):
     model = MODELS[name]()
-    text = settings.text(model, runs.Y)
-    twin, _ = settings.read(text, tmp_path)
-    assert repr(twin) == repr(model) and settings.text(twin, runs.Y) == text
-    settings.check_same(text, settings.text(twin, runs.Y), tmp_path)
+    text = settings.text(model, runs.X, runs.Y)
+    twin, *_ = settings.read(text, tmp_path)
+    assert repr(twin) == repr(model) and settings.text(twin, runs.X, runs.Y) == text
+    settings.check_same(text, settings.text(twin, runs.X, runs.Y), tmp_path)
 
 
 LABELS = {
@@ -305,12 +305,13 @@ LABELS = {
 @pytest.mark.parametrize("labels", LABELS)
 def test_the_table_survives_as_arrays(labels):
     frame = pd.DataFrame(runs.Y, columns=list("abc"))
-    data = settings.table(runs.X, frame, LABELS[labels])
-    config = settings.text(BAE(), frame)
-    _, looks = settings.read(config, runfolder.Path("config.toml"))
-    again = settings.table(*settings.given(data, looks))
-    assert settings.fingerprint(again) == settings.fingerprint(data)
-    pd.testing.assert_frame_equal(settings.given(data, looks)[1], frame)
+    times = pd.DataFrame(runs.X, columns=["time"])
+    data = settings.table(times, frame, LABELS[labels])
+    _, *looks = settings.read(settings.text(BAE(), times, frame), runfolder.Path("config.toml"))
+    x, y, groups = settings.given(data, *looks)
+    assert settings.fingerprint(settings.table(x, y, groups)) == settings.fingerprint(data)
+    pd.testing.assert_frame_equal(x, times)
+    pd.testing.assert_frame_equal(y, frame)
 
 
 def test_a_network_of_your_own_is_resumed_in_python(tmp_path):

@@ -46,7 +46,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 30.0
 def keeping(path: Any, estimator: Any, x: Any, y: Any, groups: Any) -> Iterator["RunFolder"]:
     """The folder of this run, begun or continued; locked, and listening to signals, as long as the context lasts."""
     folder = Path(path)
-    config, data = settings.text(estimator, y), settings.table(x, y, groups)
+    config, data = settings.text(estimator, x, y), settings.table(x, y, groups)
     _make(folder)
     lock = storage.Lock(folder)
     try:
@@ -67,9 +67,10 @@ def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
     manifest = read_manifest(folder)
     if not manifest["files"]:
         raise InputError(f"The run in {folder} was stopped before its table was kept; begin it again with fit.")
-    estimator, frame = settings.read(storage.read(folder, CONFIG, manifest["files"][CONFIG]), folder / CONFIG)
+    content = storage.read(folder, CONFIG, manifest["files"][CONFIG])
+    estimator, frame, inputs = settings.read(content, folder / CONFIG)
     data = storage.arrays(storage.read(folder, DATA, manifest["files"][DATA]), folder / DATA)
-    return estimator, *settings.given(data, frame)
+    return estimator, *settings.given(data, frame, inputs)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

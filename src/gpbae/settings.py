@@ -42,13 +42,14 @@ class Reader(io.Reader):
 # Arguments.
 
 
-def text(estimator: Any, y: Any) -> bytes:
-    """Class and arguments as TOML."""
+def text(estimator: Any, x: Any, y: Any) -> bytes:
+    """Class, arguments and names of columns as TOML."""
     import tomli_w
 
     frame = tables.observations(y).frame
     arguments = {name: _argument(name, value) for name, value in estimator.get_params().items()}
-    config = {"class": type(estimator).__name__, "arguments": arguments, "frame": io._write_frame(frame)}
+    config = {"class": type(estimator).__name__, "arguments": arguments, "frame": io._write_frame(frame),
+              "inputs": tables.column_names(x)}  # fmt: skip
     return tomli_w.dumps(_without_none(config)).encode()
 
 
@@ -77,8 +78,8 @@ def _with_none(node: Any) -> Any:
     return [_with_none(v) for v in node] if isinstance(node, list) else node
 
 
-def read(content: bytes, file: Path) -> tuple[Any, tables.Frame]:
-    """The model, unfitted, and how its table looked."""
+def read(content: bytes, file: Path) -> tuple[Any, tables.Frame, list[str] | None]:
+    """The model, unfitted, how its table looked, and the names of its inputs."""
     config = _parse(content, file)
     arguments = config["arguments"]
     own = [name for name, node in arguments.items() if isinstance(node, dict) and "given" in node]
@@ -89,7 +90,7 @@ def read(content: bytes, file: Path) -> tuple[Any, tables.Frame]:
             "fit(x, y, groups, run_dir=...) with the same arguments."
         )
     values = {name: Reader().read(node) for name, node in arguments.items()}
-    return io.ESTIMATORS[config["class"]](**values), io._read_frame(config["frame"])
+    return io.ESTIMATORS[config["class"]](**values), io._read_frame(config["frame"]), config["inputs"]
 
 
 def _parse(content: bytes, file: Path) -> dict[str, Any]:
@@ -102,7 +103,9 @@ def _parse(content: bytes, file: Path) -> dict[str, Any]:
 def check_same(stored: bytes, given: bytes, file: Path) -> None:
     """Refuse arguments other than those a run was begun with, and name the first that differs."""
     old, new = _parse(stored, file), _parse(given, file)
-    before, now = ({"class": c["class"], **c["arguments"], "columns": c["frame"]} for c in (old, new))
+    before, now = (
+        {"class": c["class"], **c["arguments"], "columns": c["frame"], "inputs": c["inputs"]} for c in (old, new)
+    )
     for name in [*before, *(n for n in now if n not in before)]:
         if name not in NOT_COMPARED and before.get(name) != now.get(name):
             raise InputError(
@@ -145,7 +148,7 @@ def _labels(rows: np.ndarray) -> Arrays:
     return {"labels": rows}
 
 
-def given(data: Arrays, frame: tables.Frame) -> tuple[Any, Any, Any]:
+def given(data: Arrays, frame: tables.Frame, inputs: list[str] | None) -> tuple[Any, Any, Any]:
     """What `table` was made of, to all that a fit can see."""
     y = data["y"] if frame.columns is None else frame.restore(data["y"])
     groups = data.get("labels")
@@ -153,7 +156,8 @@ def given(data: Arrays, frame: tables.Frame) -> tuple[Any, Any, Any]:
         groups = np.ascontiguousarray(data["names"]).view(f"<U{data['names'].shape[1]}").reshape(-1)
     for name in data:
         groups = data[name].view(name.removeprefix("dates ")) if name.startswith("dates ") else groups
-    return data.get("x"), y, groups
+    x = data.get("x")
+    return (x if x is None or inputs is None else tables.Frame((), inputs).restore(x)), y, groups
 
 
 def fingerprint(data: Arrays) -> str:
