@@ -31,7 +31,7 @@ MODELS = {
     "sgp-bae-mlp": {**EVERY, "title": "SGP-BAE, MLP", "estimator": "SGPBAE", "encoder": MLP((256,), "elu"),
                     "decoder": MLP((256,), "elu"), "bars": {"mse": (-np.inf, 0.0150)}},
     "dsgp-bae": {**EVERY, "title": "DSGP-BAE, 3 layers", "estimator": "DSGPBAE", "num_layers": 3, "inputs": "vectors",
-                 "num_inducing": 64},
+                 "num_inducing": 64, "budgets": ("full", "smoke")},
 }  # fmt: skip
 BUDGETS = {
     "full": {"num_chains": 4, "num_warmup": 400, "num_samples": 50, "thinning": 4},
@@ -42,7 +42,6 @@ BUDGETS = {
 }  # fmt: skip
 EXCEPTIONS = {
     ("sgp-bae-mlp", "smoke"): {"encoder": MLP((8,), "elu"), "decoder": MLP((8,), "elu")},
-    ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 15, "num_samples": 10},
 }
 # Inputs are digit labels, whose vectors are sampled, or "vectors": their PCA scores. A fold hides a training angle.
 OPTIONS = {"num_digits": 360, "inputs": "labels", "fold": None}

@@ -39,7 +39,7 @@ CONVERGENCE = (
     Plot(
         "r-hat",
         "Histogram of R-hat over predictive means",
-        "Split R-hat of predictive means, one per cell; below 1.1 chains agree.",
+        "Split R-hat of predictive means, one per cell; below 1.1 chains agree. The last bar is for all beyond.",
         _r_hat,
     ),
     Plot(
