@@ -35,12 +35,14 @@ MODELS = {
 }  # fmt: skip
 BUDGETS = {
     "full": {"num_chains": 4, "num_warmup": 400, "num_samples": 50, "thinning": 4},
-    "quick": {"num_chains": 1, "num_warmup": 40, "num_samples": 20, "thinning": 1},
+    "quick": {"num_chains": 1, "num_warmup": 60, "num_samples": 30, "thinning": 1, "num_inducing": 32,
+              "num_map_steps": 200},
     "smoke": {"num_chains": 2, "num_warmup": 2, "num_samples": 5, "thinning": 1, "sampler_steps": 2, "encoder_steps": 2,
               "num_map_steps": 20, "num_digits": 12, "batch_size": 32, "num_inducing": 16, "latent_dim": 4,
               "encoder": Conv(2, "elu"), "decoder": Conv(2, "elu")},
 }  # fmt: skip
 EXCEPTIONS = {
+    ("sgp-bae", "quick"): {"num_warmup": 10, "num_samples": 6},
     ("sgp-bae-mlp", "smoke"): {"encoder": MLP((8,), "elu"), "decoder": MLP((8,), "elu")},
 }
 # Inputs are digit labels, whose vectors are sampled, or "vectors": their PCA scores. A fold hides a training angle.
