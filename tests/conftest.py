@@ -1,5 +1,6 @@
 """Strict numerics for every test: shapes checked, promotions refused, keys used once. Set before gpbae is imported."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -20,6 +21,14 @@ jax.config.update("jax_debug_key_reuse", True)
 install_import_hook("gpbae", "beartype.beartype")
 
 BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_programs():
+    """A compiled program holds memory maps, of which a process may have 65 530: beyond, XLA ends in a crash."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -217,6 +217,7 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
         (["--inputs", "hour", "--outputs", "a"], "Expected a column 'hour'"),
         (["--inputs", "time", "--outputs", "a,note"], "Column 'note' must hold numbers; got 'x' in row 1"),
         (["--inputs", "time", "--outputs", "a,a"], "named once"),
+        (["--inputs", "time", "--outputs", "a,time"], "got time as both"),
     ],
 )
 def test_fit_names_the_column_that_is_wrong(arguments, words, table, tmp_path, capsys):

@@ -110,3 +110,13 @@ def test_a_table_of_nothing_has_no_rows_but_its_columns(rng):
     assert list(empty.columns) == list(full.columns) and (empty.dtypes == full.dtypes).all()
     assert empty.index.name == full.index.name == "quantity"
     assert diagnostics.warnings(empty, FACTS) == []
+
+
+def test_moves_that_are_hardly_ever_accepted_are_named(rng):
+    good = {"a": rng.standard_normal((4, 200))}
+    assert any("accepted 3% of the time" in s for s in sentences(good, acceptance=0.03))
+    assert sentences(good, acceptance=0.8) == []
+
+
+def test_a_column_nobody_observed_is_named(rng):
+    assert any("column zinc" in s for s in sentences({"a": rng.standard_normal((4, 200))}, unseen=["zinc"]))

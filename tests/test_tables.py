@@ -55,3 +55,9 @@ def test_numbers_that_arithmetic_cannot_bear_are_refused(what):
     call, words = ODD[what]
     with pytest.raises(InputError, match=words):
         call()
+
+
+@pytest.mark.parametrize("blank", [None, float("nan")])
+def test_a_blank_label_is_refused(blank):
+    with pytest.raises(InputError, match="must not hold blanks"):
+        tables.group_codes(np.array(["a", blank, "b"], dtype=object), 3)

@@ -40,6 +40,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_mixing_words(frame, facts["num_chains"]),
         *_acceptance_words(facts.get("acceptance")),
         *_dead_words(facts["dead"]),
+        *_unseen_words(facts.get("unseen", ())),
     ]
 
 
@@ -94,6 +95,15 @@ def _acceptance_words(acceptance):
     return [
         f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time, so these hardly move; "
         "run a longer num_warmup, or fewer num_inducing."
+    ]
+
+
+def _unseen_words(columns):
+    if not columns:
+        return []
+    return [
+        f"Nothing was observed of column {', '.join(columns)}: what is said of it comes from the prior alone, in units "
+        "that mean nothing. Leave it out."
     ]
 
 

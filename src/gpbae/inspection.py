@@ -25,9 +25,16 @@ class Inspection(Fitted):
         self._fitted()
         frame = diagnostics.table(self.scalars_(), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
-                 "num_chains": self.num_chains_, "acceptance": self._acceptance()}  # fmt: skip
+                 "num_chains": self.num_chains_, "acceptance": self._acceptance(),
+                 "unseen": self._unseen()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
+
+    def _unseen(self) -> list[str]:
+        """Columns without an observed cell."""
+        empty = np.flatnonzero(~np.asarray(self.table_.mask).any(axis=0))
+        names = self.frame_.columns
+        return [f"{i}" if names is None else str(names[i]) for i in empty]
 
     def _acceptance(self) -> float | None:
         """Mean acceptance of the trajectories that refresh hyper-parameters, None where there are none."""

@@ -46,16 +46,19 @@ def fit(
         raise typer.BadParameter("name at least one column.", param_hint="--outputs")
     if not _names(inputs) and model.value != "bae":
         raise typer.BadParameter(f"{model.value} needs an input column; only bae needs none.", param_hint="--inputs")
-    files.make_folder(out)
     table = files.read(data)
     columns = files.Columns(*(tuple(files.resolve(table, _names(text))) for text in (inputs, outputs)), groups=groups)
+    if twice := sorted({*columns.inputs, groups} & {*columns.outputs}):
+        raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
     arguments = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | _config(config)
     x = files.numbers(table, columns.inputs) if columns.inputs else None
+    y, labels = files.numbers(table, columns.outputs), files.labels(table, columns)
     estimator = _estimator(model.value, arguments)
+    files.make_folder(out)
     if not (out / storage.MANIFEST).exists():
         roles = json.dumps(dataclasses.asdict(columns), indent=2) + "\n"
         storage.write(out / "columns.json", roles.encode())
-    _sample(estimator, x, files.numbers(table, columns.outputs), files.labels(table, columns), out)
+    _sample(estimator, x, y, labels, out)
 
 
 def _sample(estimator: Any, x: Any, y: Any, groups: Any, run: Path) -> None:

@@ -175,6 +175,8 @@ def group_codes(groups: Any, num_rows: int) -> Groups:
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise InputError("groups must not hold NaN; give rows without a group a label of their own.")
     if labels.dtype.kind == "O":
+        if any(label is None or label != label for label in labels):  # NaN is unlike itself
+            raise InputError("groups must not hold blanks; give rows without a group a label of their own.")
         labels = np.array([_name(label) for label in labels])
     unique, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
