@@ -24,6 +24,7 @@ LAYERS = (
     "experiments verify bench",
     "table_commands reproduce_command",
     "cli",
+    "__main__",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 CONVENIENCES = {("estimators", name) for name in ("io", "report", "runfolder")}  # imported when called
