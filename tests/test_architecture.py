@@ -7,7 +7,7 @@ import gpbae
 
 LAYERS = (
     "errors runtime watch",
-    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
+    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data transforms",
     "kernels tables hmc",
     "gp inducing start predictive",
     "priors",

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import likelihoods, networks, run, start, tables, weights
+from gpbae import likelihoods, networks, run, start, tables, transforms, weights
 from gpbae.autoencoder import Autoencoder
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import InputError
@@ -33,7 +33,13 @@ class Building:
         x_values = self._inputs(x, num_rows)
         rng = np.random.default_rng(self.seed)
         likelihood = self._likelihood(seen).initialise(num_columns)
-        scaler = tables.fit_scaler(seen.values, seen.mask, self.standardise and likelihood.standardises)
+        wanted = transforms.fit(self.transform, seen.values, seen.frame.names())
+        if wanted and not likelihood.standardises:
+            raise InputError(
+                f"transform is for real-valued columns; got {self.transform!r} with {type(likelihood).__name__}. "
+                "Leave it out, or pass likelihood=Gaussian()."
+            )
+        scaler = tables.fit_scaler(seen.values, seen.mask, self.standardise and likelihood.standardises, wanted)
         y_values = np.where(seen.mask, scaler.forward(seen.values), 0.0)
         latent_dim = self._latent_dim(y_values, seen.mask)
         latents = self._starting_latents(likelihood, y_values, seen.mask, latent_dim, rng)

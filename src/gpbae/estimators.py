@@ -37,6 +37,8 @@ class BAE(Building, Questions, Inspection):
     step_size : "auto" measures the stiffest direction and keeps its discretisation error within 2 %; or a number.
     friction, temperature : of the sampler; anything but temperature 1 is not the posterior.
     standardise : work on standardised columns and centred inputs; undone on the way out.
+    transform : "none", "log", "yeo-johnson" or "auto" (log of skewed positive columns), or words by column name, where
+        * and ? stand for letters: {"NO*": "log"}; answers and densities are in the units of y all the same.
     progress : whether to show it, or a function that is told of every event.
     """
 
@@ -57,6 +59,7 @@ class BAE(Building, Questions, Inspection):
     friction: float = 0.05
     temperature: float = 1.0
     standardise: bool = True
+    transform: Any = "none"
     num_map_steps: int = 500
     seed: int = 0
     progress: bool | Callable[[dict[str, Any]], None] = True

@@ -38,6 +38,7 @@ from gpbae import (
     networks,
     storage,
     tables,
+    transforms,
     weights,
 )
 from gpbae import priors as latent_priors
@@ -48,7 +49,8 @@ MANIFEST, DRAWS, ARRAYS = storage.MANIFEST, "draws.safetensors", "arrays.safeten
 FILES = (DRAWS, ARRAYS, MANIFEST)
 ESTIMATORS = {c.__name__: c for c in (estimators.BAE, estimators.GPBAE, estimators.SGPBAE, estimators.DSGPBAE)}
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "safetensors")
-HOMES = (autoencoder, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables, weights)
+HOMES = (autoencoder, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables, transforms,
+         weights)  # fmt: skip
 ROLES = ("decoder", "encoder")
 
 
@@ -187,7 +189,7 @@ class Reader:
         cls = TYPES.get(_short(node["type"]))
         if cls is None:
             raise _Damaged(f"names an unknown type {node['type']!r}")
-        names = getattr(cls, "_fields", None) or [f.name for f in dataclasses.fields(cls)]
+        names = cls._fields if hasattr(cls, "_fields") else [f.name for f in dataclasses.fields(cls)]
         if set(names) != set(node["fields"]):
             raise _Damaged(f"has other fields for {node['type']} than this release")
         fields = {n: self.read(node["fields"][n]) for n in names}

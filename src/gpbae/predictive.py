@@ -12,6 +12,8 @@ from jax.scipy.special import logsumexp
 from gpbae.likelihoods import AbstractLikelihood
 from gpbae.tables import Frame, Scaler
 
+NUM_NOISE_DRAWS = 32
+
 
 class Predictive:
     """Predictive distribution over rows × cells (or over latents, which have no observation noise).
@@ -36,6 +38,8 @@ class Predictive:
         """E[y | draw], (S, R, T, P), original units."""
         if self._likelihood is None:
             return np.asarray(self._eta, np.float64)
+        if not self._scaler.is_linear:
+            return self._transformed_moments[0]
         means = _per_draw(lambda lik, eta: lik.mean(eta), self._likelihood, self._eta)
         return self._scaler.inverse(np.asarray(means, np.float64))
 
@@ -44,8 +48,28 @@ class Predictive:
         """E over draws of the observation variance, (T, P), original units."""
         if self._likelihood is None:
             return np.zeros(self._eta.shape[2:])
+        if not self._scaler.is_linear:
+            return self._transformed_moments[1]
         variance = _per_draw(lambda lik, eta: lik.variance(eta), self._likelihood, self._eta)
         return np.mean(np.asarray(variance, np.float64), axis=(0, 1)) * self._scaler.scale**2
+
+    @functools.cached_property
+    def _transformed_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """E[y | draw] and the mean noise variance where the inverse of a transform bends: averages over noise."""
+        total, squares = np.zeros(self._eta.shape), np.zeros(self._eta.shape)
+        for k in range(NUM_NOISE_DRAWS):
+            y = self._noisy(k + 1)
+            total += y
+            squares += y**2
+        means = total / NUM_NOISE_DRAWS
+        noise = np.maximum(squares / NUM_NOISE_DRAWS - means**2, 0.0)
+        return means, noise.mean(axis=(0, 1))
+
+    def _noisy(self, stream: int) -> np.ndarray:
+        """One draw of y for every draw of η, (S, R, T, P), original units."""
+        keys = jax.random.split(jax.random.key(self._seed + 2**21 + stream), self._eta.shape[0])
+        noisy = _per_draw(lambda lik, item: lik.sample(item[1], item[0]), self._likelihood, (self._eta, keys))
+        return self._scaler.inverse(np.asarray(noisy, np.float64))
 
     @functools.cached_property
     def mean(self) -> Any:
@@ -68,9 +92,7 @@ class Predictive:
         if self._likelihood is None:
             flat = np.asarray(self._eta, np.float64)
         else:
-            keys = jax.random.split(jax.random.key(self._seed + 2**21), S)
-            noisy = _per_draw(lambda lik, item: lik.sample(item[1], item[0]), self._likelihood, (self._eta, keys))
-            flat = self._scaler.inverse(np.asarray(noisy, np.float64))
+            flat = self._noisy(0)
         return flat.reshape(S * R, T, *self._frame.event_shape)
 
     def quantile(self, q: float) -> Any:
@@ -109,7 +131,8 @@ class Predictive:
         if self._likelihood is None:
             raise ValueError("A predictive over latents has no observation density.")
         S, R = self._eta.shape[:2]
-        target = self._scaler.forward(np.where(mask, y, 0.0)).astype(self._eta.dtype)
+        known = np.where(mask, y, self._scaler.inverse(np.zeros((1, self._eta.shape[-1]))))
+        target = self._scaler.forward(known).astype(self._eta.dtype)
         cells = _per_draw(
             lambda lik, eta: logsumexp(
                 lik.log_prob(jnp.broadcast_to(target, eta.shape), jnp.broadcast_to(mask, eta.shape), eta), axis=0
@@ -118,8 +141,7 @@ class Predictive:
             self._eta,
         )
         log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
-        jacobian = np.log(self._scaler.scale) if self._likelihood.standardises else 0.0
-        return np.where(mask, np.asarray(log_mean) - jacobian, np.nan)
+        return np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
 
 
 def _per_draw(function, likelihood, items):

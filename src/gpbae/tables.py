@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpbae.errors import InputError
+from gpbae.transforms import Identity, Transform
 
 LARGEST, SQUARABLE = 1e300, 1e150
 
@@ -15,6 +16,12 @@ class Frame(NamedTuple):
     event_shape: tuple[int, ...]
     columns: Any = None
     index: Any = None
+
+    def names(self) -> list[str]:
+        """A name for each of the P cells of a row: the columns of a data frame, numbers otherwise."""
+        if self.columns is not None:
+            return [str(name) for name in self.columns]
+        return [str(i) for i in range(int(np.prod(self.event_shape)))]
 
     def restore(self, values: np.ndarray, index: Any = None) -> Any:
         """(rows, P) in the user's type."""
@@ -34,23 +41,42 @@ class Observations(NamedTuple):
 
 
 class Scaler(NamedTuple):
-    """Column-wise location and scale of y, undone on the way out."""
+    """A transform of each column (none at all if empty), then its location and scale; undone on the way out."""
 
     location: np.ndarray
     scale: np.ndarray
+    transforms: tuple[Transform, ...] = ()
+
+    @property
+    def is_linear(self) -> bool:
+        return all(isinstance(t, Identity) for t in self.transforms)
 
     def forward(self, values: np.ndarray) -> np.ndarray:
-        return (values - self.location) / self.scale
+        return (self._each("forward", values) - self.location) / self.scale
 
     def inverse(self, values: np.ndarray) -> np.ndarray:
-        return values * self.scale + self.location
+        return self._each("inverse", values * self.scale + self.location)
+
+    def log_slope(self, values: np.ndarray) -> np.ndarray:
+        """log of the derivative of `forward`, cell by cell."""
+        slope = self._each("log_slope", values) if self.transforms else np.zeros_like(values)
+        return slope - np.log(self.scale)
+
+    def _each(self, step: str, values: np.ndarray) -> np.ndarray:
+        """One step of every column's transform; columns are the last axis."""
+        if not self.transforms:
+            return values
+        columns = [getattr(t, step)(values[..., i]) for i, t in enumerate(self.transforms)]
+        return np.stack(columns, axis=-1)
 
 
-def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool) -> Scaler:
-    """Mean and standard deviation of the observed cells; a constant or empty column is only shifted."""
+def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool, transforms: tuple[Transform, ...] = ()) -> Scaler:
+    """Mean and standard deviation of the observed cells, transformed first; a constant or empty column is only
+    shifted."""
     num_columns = values.shape[1]
+    values = Scaler(np.zeros(num_columns), np.ones(num_columns), transforms)._each("forward", values)
     if not active:
-        return Scaler(np.zeros(num_columns), np.ones(num_columns))
+        return Scaler(np.zeros(num_columns), np.ones(num_columns), transforms)
     count = np.maximum(mask.sum(axis=0), 1)
     observed = np.where(mask, values, 0.0)
     _, exponent = np.frexp(np.abs(observed).max(axis=0))  # squares of 1e200 overflow; a power of two costs no digit
@@ -60,7 +86,7 @@ def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool) -> Scaler:
     location = np.ldexp(centre, exponent)
     scale = np.ldexp(np.sqrt((deviation**2).sum(axis=0) / count), exponent)
     tiny = 1e-12 * np.maximum(np.abs(location), 1e-290)
-    return Scaler(location, np.where(scale > tiny, scale, 1.0))
+    return Scaler(location, np.where(scale > tiny, scale, 1.0), transforms)
 
 
 def column_names(a: Any) -> list[str] | None:

@@ -1,0 +1,157 @@
+"""Monotone maps of a column to where a symmetric noise fits it, undone on the way out.
+
+A transform t is a value with `forward`, `inverse` and `log_slope`; densities go back by
+log p(y) = log p(t(y)) + log t′(y).
+"""
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from gpbae.errors import InputError
+
+WORDS = ("none", "log", "yeo-johnson", "auto")
+Values = Float[np.ndarray, "*rows"]
+SKEWED = 1.0
+"""Skewness from which "auto" takes logarithms of a positive column."""
+
+
+class Identity(NamedTuple):
+    """t(y) = y."""
+
+    def forward(self, y: Values) -> Values:
+        return y
+
+    def inverse(self, t: Values) -> Values:
+        return t
+
+    def log_slope(self, y: Values) -> Values:
+        return np.zeros_like(y)
+
+
+class Log(NamedTuple):
+    """t(y) = log y, for columns above zero; NaN stays NaN."""
+
+    def forward(self, y: Values) -> Values:
+        if (y <= 0).any():
+            raise InputError(f"A column with transform 'log' must be above 0; got {y[y <= 0].flat[0]:g}. "
+                             "Use 'yeo-johnson', or mark the cell as missing.")  # fmt: skip
+        return np.log(y)
+
+    def inverse(self, t: Values) -> Values:
+        return np.exp(np.clip(t, -700.0, 700.0))
+
+    def log_slope(self, y: Values) -> Values:
+        return -np.log(y)
+
+
+class YeoJohnson(NamedTuple):
+    """The power transform of Yeo and Johnson (2000) of u = (y − centre)/unit.
+
+    The power lies in [0, 2], where the map is onto the real line, so that every draw has an inverse.
+    """
+
+    power: float
+    centre: float
+    unit: float
+
+    def forward(self, y: Values) -> Values:
+        u = (y - self.centre) / self.unit
+        above = _box_cox(np.where(u > 0, u, 0.0), self.power)
+        below = -_box_cox(np.where(u > 0, 0.0, -u), 2.0 - self.power)
+        return np.where(u > 0, above, below)
+
+    def inverse(self, t: Values) -> Values:
+        above = _box_cox_inverse(np.where(t > 0, t, 0.0), self.power)
+        below = -_box_cox_inverse(np.where(t > 0, 0.0, -t), 2.0 - self.power)
+        return self.centre + self.unit * np.where(t > 0, above, below)
+
+    def log_slope(self, y: Values) -> Values:
+        u = (y - self.centre) / self.unit
+        return np.sign(u) * (self.power - 1.0) * np.log1p(np.abs(u)) - np.log(self.unit)
+
+
+Transform = Identity | Log | YeoJohnson
+
+
+def _box_cox(u, power):
+    """((1 + u)^p − 1)/p for u ≥ 0, log(1 + u) at p = 0."""
+    return np.log1p(u) if power < 1e-8 else np.expm1(power * np.log1p(u)) / power
+
+
+def _box_cox_inverse(t, power):
+    return np.expm1(np.minimum(t, 700.0)) if power < 1e-8 else np.expm1(np.log1p(power * t) / power)
+
+
+# From words to values.
+
+
+def fit(wanted: Any, values: Float[np.ndarray, "N P"], names: Sequence[str]) -> tuple[Transform, ...]:
+    """One transform per column; () where none does anything.
+
+    `wanted` is a word for all columns, or words by the names of columns, which may hold * and ?; "auto" takes
+    logarithms of positive columns that are skewed and become less so.
+    """
+    words = [_word(wanted, str(name)) for name in names]
+    if isinstance(wanted, Mapping):
+        for pattern in wanted:
+            if not fnmatch.filter([str(name) for name in names], str(pattern)):
+                raise InputError(f"transform names a column {pattern!r}, which y has not; it has {_some(names)}.")
+    if set(words) == {"none"}:
+        return ()
+    return tuple(_fit_one(w, column[~np.isnan(column)], str(n))
+                 for w, column, n in zip(words, values.T, names, strict=True))  # fmt: skip
+
+
+def _word(wanted: Any, name: str) -> str:
+    if isinstance(wanted, Mapping):
+        found = [word for pattern, word in wanted.items() if fnmatch.fnmatchcase(name, str(pattern))]
+        word = found[-1] if found else "none"
+    else:
+        word = "none" if wanted is None else wanted
+    if word not in WORDS:
+        raise InputError(f"transform must be one of {', '.join(WORDS)}, for all columns or by name; got {word!r}.")
+    return word
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(str, names[:20]))
+
+
+def _fit_one(word: str, observed: Values, name: str) -> Transform:
+    if word == "auto":
+        word = "log" if _log_helps(observed) else "none"
+    if word == "log":
+        if (observed <= 0).any():
+            raise InputError(f"transform 'log' needs values above 0; got {observed.min():g} in column {name!r}. "
+                             "Use 'yeo-johnson', or mark the cell as missing.")  # fmt: skip
+        return Log()
+    if word == "none" or len(observed) < 3 or not np.ptp(observed) > 0:
+        return Identity()
+    return _yeo_johnson(observed)
+
+
+def _log_helps(observed: Values) -> bool:
+    from scipy import stats
+
+    if len(observed) < 8 or not observed.min() > 0 or not np.ptp(observed) > 0:
+        return False
+    plain = float(stats.skew(observed))
+    return plain > SKEWED and abs(float(stats.skew(np.log(observed)))) < plain
+
+
+def _yeo_johnson(observed: Values) -> YeoJohnson:
+    """The power with the largest likelihood of a normal column."""
+    from scipy import optimize
+
+    centre, unit = float(np.median(observed)), float(np.std(observed))
+
+    def loss(power: float) -> float:
+        t = YeoJohnson(power, centre, unit)
+        spread = max(float(np.var(t.forward(observed))), 1e-300)
+        return 0.5 * len(observed) * np.log(spread) - float(np.sum(t.log_slope(observed)))
+
+    return YeoJohnson(float(optimize.minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x), centre, unit)
