@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import runs
 from gpbae import report
 from gpbae.experiments import ball
 
@@ -84,3 +85,14 @@ def test_align_recovers_an_affine_map():
     z = rng.standard_normal((50, 2))
     truth = z @ np.array([[1.0, 2.0], [-0.5, 1.0]]) + np.array([3.0, -1.0])
     np.testing.assert_allclose(ball.align(z, truth, z[None])[0], truth, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return runs.fit("values integrated out")
+
+
+def test_recalled_rows_are_imputed_rows(model):
+    cells, latents = model.recall([3, 0, 7])
+    np.testing.assert_array_equal(cells.mean, model.impute(runs.X, runs.Y).mean[[3, 0, 7]])
+    np.testing.assert_array_equal(latents.mean, model.encode(runs.X, runs.Y).mean[[3, 0, 7]])

@@ -73,9 +73,9 @@ class Inspection(Fitted):
             return {}
         num_rows = self.table_.x.shape[0]
         rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, 8)).astype(int))
-        _, eta = posterior.decode_training(self.model_, draws, self.table_)
+        _, eta = posterior.decode_training(self.model_, draws, self.table_, jnp.asarray(rows))
         columns = np.unique(np.linspace(0, self.frame_size_ - 1, min(self.frame_size_, 4)).astype(int))
-        picked = np.asarray(eta, np.float64)[:, rows][:, :, columns].reshape(*shape, len(rows), len(columns))
+        picked = np.asarray(eta[:, :, columns], np.float64).reshape(*shape, len(rows), len(columns))
         return {f"output[{r},{c}]": picked[:, :, i, j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
 
     def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:

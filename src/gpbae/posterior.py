@@ -96,12 +96,13 @@ def sample_paths(
 
 @eqx.filter_jit
 def decode_training(
-    model: Autoencoder, draws: Position, table: Table
-) -> tuple[Float[Array, "S N C"], Float[Array, "S N P"]]:
-    """Latents and η of the training rows themselves, whose latents the chain sampled."""
+    model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"] | None = None
+) -> tuple[Float[Array, "S n C"], Float[Array, "S n P"]]:
+    """Latents and η of the training rows themselves, or of some of them, whose latents the chain sampled."""
 
     def one(draw):
         z = model.prior.latents(draw.shared["prior"], draw.local, _full(table))
+        z = z if rows is None else z[rows]
         return z, model.decode(draw.shared, z)
 
     return jax.lax.map(one, draws)

@@ -37,10 +37,7 @@ class Questions(Fitted):
         """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at the mean."""
         self._fitted()
         seen, chosen, z, eta = self._refined(x, y, groups, num_draws)
-        draws = self._flat_draws(chosen)
-        features = {"hyper": self._hyper_features(draws), "latents": self._aligned(z, chosen)}
-        answer = Predictive(eta[:, None], self._observed_likelihood(draws), self.scaler_, seen.frame,
-                            seen.frame.index, self.seed, features)  # fmt: skip
+        answer = self._cells(seen.frame, chosen, z, eta)
         mean = np.asarray(answer.mean).reshape(seen.values.shape)
         answer.filled = seen.frame.restore(np.where(seen.mask, seen.values, mean), seen.frame.index)  # type: ignore[attr-defined]
         return answer
@@ -49,13 +46,35 @@ class Questions(Fitted):
         """Latents of rows, seen or not, with or without gaps; draws are turned into one common frame."""
         self._fitted()
         seen, chosen, z, _ = self._refined(x, y, groups, num_draws)
-        aligned = self._aligned(z, chosen)
-        columns = None
-        if seen.frame.columns is not None:
-            columns = [f"latent{i}" for i in range(self.latent_dim_)]
-        frame = tables.Frame((self.latent_dim_,), columns)
+        return self._latents(seen.frame, chosen, z)
+
+    def recall(self, rows: Any, num_draws: int | None = None) -> tuple[Predictive, Predictive]:
+        """Cells and latents of rows of the fitted table, by number, as `impute` and `encode` would give them."""
+        self._fitted()
+        numbers = np.asarray(rows, int)
+        chosen = self._chosen(len(numbers) * self.frame_size_, num_draws)
+        draws = jax.tree.map(lambda a: jnp.asarray(a[:, chosen]), self.draws_)
+        if self.plan_.amortised:
+            table = jax.tree.map(lambda a: np.asarray(a)[numbers], self.table_._replace(group_rows=None))
+            present, codes = np.unique(table.group, return_inverse=True)
+            arranged = tables.arrange(codes, len(present))
+            z, eta = self._answer_rows(draws, table.x, table.y, table.mask, arranged, present)
+        else:
+            z, eta = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers))
+        frame = self.frame_._replace(index=None)
+        return self._cells(frame, chosen, np.asarray(z), np.asarray(eta)), self._latents(frame, chosen, np.asarray(z))
+
+    def _cells(self, frame, chosen, z, eta) -> Predictive:
+        draws = self._flat_draws(chosen)
+        features = {"hyper": self._hyper_features(draws), "latents": self._aligned(z, chosen)}
+        return Predictive(eta[:, None], self._observed_likelihood(draws), self.scaler_, frame, frame.index, self.seed,
+                          features)  # fmt: skip
+
+    def _latents(self, frame, chosen, z) -> Predictive:
+        columns = None if frame.columns is None else [f"latent{i}" for i in range(self.latent_dim_)]
         unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
-        return Predictive(aligned[:, None], None, unit, frame, seen.frame.index, self.seed)
+        return Predictive(self._aligned(z, chosen)[:, None], None, unit, tables.Frame((self.latent_dim_,), columns),
+                          frame.index, self.seed)  # fmt: skip
 
     def sample(self, x: Any, num_samples: int = 100, groups: Any = None, noise: bool = True) -> np.ndarray:
         """Joint draws of y along x, (num_samples, rows, ...), with or without observation noise."""
