@@ -20,4 +20,4 @@ def test_a_row_per_case_is_measured_and_written(tmp_path):
 def test_products_are_those_of_the_decoder():
     assert TINY.layers() == [(12, 2, 4)]
     conv = bench.Case("image", 10, 1, (28, 28), 1, 16, 4, 5, Conv(channels=8), False)
-    assert conv.layers() == [(5, 16, 392), (245, 72, 32), (980, 72, 32), (3920, 72, 1)]
+    assert conv.layers() == [(5, 16, 392), (245, 72, 32), (980, 72, 32), (3920, 8, 9)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpbae import networks
-from gpbae.networks import MLP, Conv, Identity, Linear
+from gpbae.networks import MLP, Conv, Identity, Linear, convolutions, layers
 
 CASES = {
     "auto, table": ("auto", (5,)),
@@ -47,15 +47,57 @@ def test_encoder_sees_cells_mask_and_seed(name):
         assert np.all(encoder(*moved) != z)
 
 
+def lines(x):
+    """Images (row, height, width, channel) in the order of `convolutions`."""
+    return jnp.asarray(np.transpose(x, (1, 3, 2, 0)))
+
+
+def layer(kernel):
+    """A layer of that 3×3 kernel, with a bias."""
+    made = networks.Layer(jax.random.key(0), 9 * kernel.shape[2], kernel.shape[3])
+    weight = jnp.asarray(kernel.reshape(-1, kernel.shape[3]).T)
+    return eqx.tree_at(lambda m: (m.weight, m.bias), made, (weight, jnp.arange(1.0, 1 + kernel.shape[3])))
+
+
+def convolved(x, kernel, bias, stride=1):
+    plain = jax.lax.conv_general_dilated(
+        jnp.asarray(x), jnp.asarray(kernel), (stride, stride), [(1, 1), (1, 1)],
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )  # fmt: skip
+    return lines(plain) + bias[None, :, None, None]
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_patches_times_a_matrix_is_a_convolution(stride):
-    x, kernel = NORMAL(size=(7, 8, 3)), NORMAL(size=(3, 3, 3, 5))
-    found = networks.patches(jnp.asarray(x), stride) @ jnp.asarray(kernel.reshape(27, 5))
-    expected = jax.lax.conv_general_dilated(
-        jnp.asarray(x)[None], jnp.asarray(kernel), (stride, stride), [(1, 1), (1, 1)],
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )[0]  # fmt: skip
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    x, kernel = NORMAL(size=(2, 7, 8, 3)), NORMAL(size=(3, 3, 3, 5))
+    expected = convolved(x, kernel, layer(kernel).bias, stride)
+    np.testing.assert_allclose(convolutions.convolve(layer(kernel), lines(x), stride), expected, atol=1e-12)
+
+
+def test_shifting_after_the_product_is_the_same_convolution():
+    x, kernel = NORMAL(size=(2, 7, 8, 3)), NORMAL(size=(3, 3, 3, 2))
+    found = convolutions.convolve_to_few(layer(kernel), lines(x))
+    np.testing.assert_allclose(found, convolved(x, kernel, layer(kernel).bias), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_many_rows_at_once_are_the_rows_one_by_one(name):
+    network, shape = CASES[name]
+    decoder = networks.build_decoder(network, jax.random.key(0), 2, shape)
+    z = jnp.asarray(NORMAL(size=(3, 2)), networks.network_dtype(decoder))
+    one_by_one = np.stack([decoder(row) for row in z])
+    np.testing.assert_allclose(networks.over_rows(decoder, z), one_by_one, rtol=1e-5, atol=1e-6)
+    encoder = networks.build_encoder(network, jax.random.key(0), shape, 2)
+    inputs = [jnp.asarray(NORMAL(size=(3, n)), jnp.float32) for n in (cells(shape), cells(shape), encoder.seed_size)]
+    one_by_one = np.stack([encoder(*row) for row in zip(*inputs, strict=True)])
+    np.testing.assert_allclose(networks.over_rows(encoder, *inputs), one_by_one, rtol=1e-5, atol=1e-6)
+
+
+def test_elu_and_its_slope_are_those_of_jax():
+    x = jnp.asarray([-30.0, -1.0, -1e-3, 0.5, 2.0])
+    np.testing.assert_allclose(layers.elu(x), jax.nn.elu(x), atol=1e-15)
+    slope = jax.vmap(jax.grad(layers.elu))(x)
+    np.testing.assert_allclose(slope, jax.vmap(jax.grad(jax.nn.elu))(x), atol=1e-15)
 
 
 def folded(kernel):
@@ -71,19 +113,21 @@ def folded(kernel):
 
 def test_pixel_shuffled_convolution_contains_upsampling_then_convolution():
     """At low resolution with 4F channels, one product and a shuffle: the same map, borders included."""
-    x, kernel = NORMAL(size=(5, 6, 3)), NORMAL(size=(3, 3, 3, 4))
-    upsampled = jnp.asarray(np.repeat(np.repeat(x, 2, axis=0), 2, axis=1))
-    expected = networks.patches(upsampled) @ jnp.asarray(kernel.reshape(27, 4))
-    found = networks.pixel_shuffle(networks.patches(jnp.asarray(x)) @ jnp.asarray(folded(kernel)))
+    x, kernel = NORMAL(size=(2, 5, 6, 3)), NORMAL(size=(3, 3, 3, 4))
+    upsampled = np.repeat(np.repeat(x, 2, axis=1), 2, axis=2)
+    expected = convolved(upsampled, kernel, jnp.zeros(4))
+    low = folded(kernel).reshape(3, 3, 3, 16)
+    plain = eqx.tree_at(lambda m: m.bias, layer(low), jnp.zeros(16))
+    found = convolutions.pixel_shuffle(convolutions.convolve(plain, lines(x)))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_pixel_shuffle_loses_nothing():
-    x = jnp.arange(2 * 3 * 8.0).reshape(2, 3, 8)
-    y = networks.pixel_shuffle(x)
-    assert y.shape == (4, 6, 2)
+    x = jnp.arange(2 * 8 * 3.0).reshape(2, 8, 3, 1)
+    y = convolutions.pixel_shuffle(x)
+    assert y.shape == (4, 2, 6, 1)
     np.testing.assert_array_equal(np.sort(np.ravel(y)), np.ravel(x))
-    np.testing.assert_array_equal(y[:2, :2].reshape(-1), x[0, 0])
+    np.testing.assert_array_equal(y[:2, :, :2, 0].transpose(0, 2, 1).reshape(-1), x[0, :, 0, 0])
 
 
 def test_a_users_module_is_taken_as_it_is():

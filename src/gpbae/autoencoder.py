@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from gpbae import likelihoods
 from gpbae.likelihoods import AbstractLikelihood
-from gpbae.networks import network_dtype
+from gpbae.networks import network_dtype, over_rows
 from gpbae.priors import AbstractLatentPrior, Batch
 from gpbae.weights import AbstractWeightPrior
 
@@ -51,8 +51,7 @@ class Autoencoder(eqx.Module):
     def decode(self, shared: dict[str, Any], z: Float[Array, "B C"]) -> Float[Array, "B P"]:
         """η of every row."""
         decoder = eqx.combine(self.weight_prior.weights(shared["decoder"]), self.decoder)
-        dtype = network_dtype(decoder)
-        return jax.vmap(lambda z: jnp.reshape(decoder(z), (-1,)))(z.astype(dtype))
+        return over_rows(decoder, z.astype(network_dtype(decoder)))
 
     def log_likelihood(self, shared: dict[str, Any], z: Float[Array, "B C"], batch: Batch) -> Float[Array, " B"]:
         """log p(yₙ observed | zₙ, φ), row by row."""
@@ -122,7 +121,7 @@ def encode_with(encoder, y, mask, seeds: Float[Array, "B E"]) -> Float[Array, "B
     """z = f(y, mask, ε) for given ε; missing cells enter as zeros that the mask explains."""
     dtype = network_dtype(encoder)
     filled = jnp.where(mask, y, jnp.zeros_like(y)).astype(dtype)
-    return jax.vmap(encoder)(filled, mask.astype(dtype), seeds.astype(dtype)).astype(jnp.float64)
+    return over_rows(encoder, filled, mask.astype(dtype), seeds.astype(dtype)).astype(jnp.float64)
 
 
 def amortisation_loss(encoder, batch: Batch, z: Float[Array, "B C"], seeds: Float[Array, "B E"]) -> Array:

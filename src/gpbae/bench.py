@@ -49,7 +49,7 @@ class Case:
         height, width = (-(-side // 4) for side in self.event_shape[:2])
         B, F, pixels = self.batch_rows, self.decoder.channels, height * width
         return [(B, self.latent_dim, pixels * F), (B * pixels, 9 * F, 4 * F), (4 * B * pixels, 9 * F, 4 * F),
-                (16 * B * pixels, 9 * F, 1)]  # fmt: skip
+                (16 * B * pixels, F, 9)]  # fmt: skip
 
 
 CASES = (

@@ -1,0 +1,48 @@
+"""Encoders and decoders on a single point; `over_rows` takes them to many."""
+
+from gpbae.networks.arguments import (
+    MLP,
+    Conv,
+    Identity,
+    Linear,
+    build_decoder,
+    build_encoder,
+    image_shape,
+    is_image,
+)
+from gpbae.networks.convolutions import ConvDecoder, ConvEncoder
+from gpbae.networks.layers import (
+    ACTIVATIONS,
+    NETWORK_DTYPE,
+    AbstractEncoder,
+    AbstractRows,
+    Dense,
+    DenseEncoder,
+    IdentityDecoder,
+    Layer,
+    network_dtype,
+    over_rows,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "NETWORK_DTYPE",
+    "AbstractEncoder",
+    "AbstractRows",
+    "Conv",
+    "ConvDecoder",
+    "ConvEncoder",
+    "Dense",
+    "DenseEncoder",
+    "Identity",
+    "IdentityDecoder",
+    "Layer",
+    "Linear",
+    "build_decoder",
+    "build_encoder",
+    "image_shape",
+    "is_image",
+    "network_dtype",
+    "over_rows",
+]
