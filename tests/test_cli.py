@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import __version__, cli, files
+from gpbae import __version__, cli, files, roles
 from gpbae.errors import GpbaeError, InputError
 
 COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
@@ -59,7 +59,6 @@ BAD_USAGE = [
     ["demo", "--seed", "x"],
     ["demo", "--nonsense"],
     ["data", "fetch"],
-    ["fit", __file__, "--inputs", "t"],
     ["impute", "nowhere", "nothing.csv"],
 ]
 
@@ -68,11 +67,6 @@ BAD_USAGE = [
 def test_bad_usage_is_exit_code_two(arguments, capsys):
     assert run(*arguments) == 2
     assert capsys.readouterr().err
-
-
-def test_sparse_model_without_inputs_is_bad_usage(tmp_path, capsys):
-    assert run("fit", __file__, "--outputs", "a", "--out", tmp_path) == 2
-    assert "--inputs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [GpbaeError("Expected this,\n got that; do so."), RuntimeError("inner\nworkings")])
@@ -159,11 +153,11 @@ def table(tmp_path_factory):
     """Two short series with gaps, cells written in ways a reader could spoil, and a fitted run."""
     folder = tmp_path_factory.mktemp("table")
     rng = np.random.default_rng(0)
-    t = np.tile(np.arange(6.0), 2)
     lines = ["id,time,note,a,b"]
-    for i, time in enumerate(t):
-        a, b = np.sin(time) + 0.1 * rng.standard_normal(2)
-        lines.append(f"00{i // 6},{time:g},x,{'' if i in (2, 7) else f'{a:.3f}0'},{'NA' if i == 3 else f'{b:.3f}'}")
+    for i in range(14):
+        a, b = np.exp(np.sin(i % 7)) + 0.1 * rng.standard_normal(2)
+        a, b = "" if i in (2, 8) else f"{a:.3f}0", "-200" if i == 3 else f"{b:.3f}"
+        lines.append(f"00{i // 7},2004-03-{27 + i % 5:02d}T0{i % 7}:00+01:00,x,{a},{b}")
     (folder / "data.csv").write_text("\n".join(lines) + "\n")
     (folder / "tiny.toml").write_text(TINY)
     return folder
@@ -171,10 +165,45 @@ def table(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    code = run("fit", table / "data.csv", "--inputs", "time", "--outputs", "a,b", "--groups", "id", "--config",
-               table / "tiny.toml", "--out", table / "run")  # fmt: skip
+    """Dates as inputs, outputs by default, a number that means missing, a transform, a kernel in words, events as
+    JSON, and a score on hidden cells."""
+    code = run("fit", table / "data.csv", "--inputs", "time", "--groups", "id", "--missing", "b=-200", "--transform",
+               "a=log", "--config", table / "tiny.toml", "--set", "kernel=Matern32() + RBF()", "--out", table / "run",
+               "--evaluate", "--holdout", "0.2", "--log-json", table / "log.jsonl")  # fmt: skip
     assert code == 0
     return table / "run"
+
+
+def test_fit_keeps_how_the_table_was_read(table, fitted):
+    columns = roles.Columns.from_json((fitted / "columns.json").read_bytes())
+    assert columns.outputs == ("a", "b") and columns.missing == (("b", -200.0),)
+    assert columns.dates["time"].unit == "h" and columns.dates["time"].aware
+    config = (fitted / "config.toml").read_text()
+    assert "Matern32" in config and "log" in config
+
+
+def test_the_config_of_a_run_can_be_used_again(table, fitted):
+    from gpbae import arguments
+
+    given = arguments.read(fitted / "config.toml")
+    again = arguments.estimator("SGPBAE", given)
+    assert again.transform == {"a": "log"} and again.num_inducing == 4 and "Matern32" in repr(again.kernel)
+
+
+def test_evaluation_is_kept_beside_the_run(fitted):
+    rows = json.loads((fitted / "evaluation.json").read_text())
+    assert {"SGPBAE", "linear interpolation", "GP per column"} <= {row["model"] for row in rows}
+    overall = [row for row in rows if row["column"] == "all"]
+    assert all({"mae", "nlpd", "crps", "coverage90"} <= set(row["metrics"]) for row in overall)
+    assert all(sum(row["pit"]) == row["metrics"]["cells"] for row in overall)
+    assert set(pd.read_csv(fitted / "evaluation.csv")["hidden"]) == {"cells"}
+
+
+def test_every_event_is_a_line_of_json(table, fitted):
+    events = [json.loads(line) for line in (table / "log.jsonl").read_text().splitlines()]
+    assert {"compiling", "map", "warm-up", "sampling", "rivals"} <= {event["phase"] for event in events}
+    assert {event.get("stage") for event in events} == {"evaluate cells", None}
+    assert all("seconds" in event for event in events)
 
 
 def test_impute_fills_gaps_and_touches_nothing_else(table, fitted):
@@ -182,24 +211,25 @@ def test_impute_fills_gaps_and_touches_nothing_else(table, fitted):
     assert run("impute", fitted, table / "data.csv", "-o", output, "--interval", "0.9") == 0
     before, after = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (table / "data.csv", output))
     assert list(after.columns) == [*before.columns, "a_lower", "a_upper", "b_lower", "b_upper"]
-    gaps = before.isin(["", "NA"])
+    gaps = before.isin(["", "-200"])
     assert (after[before.columns] == before)[~gaps].fillna(True).all(axis=None)
     assert np.isfinite(after[["a", "b"]].astype(float)).all(axis=None)
     assert (after["a_lower"].astype(float) < after["a_upper"].astype(float)).all()
 
 
 def test_predict_needs_inputs_and_groups_only(table, fitted):
-    (table / "new.csv").write_text("time,id\n2.5,000\n1.5,new\n")
+    times = ["2004-03-28T02:00+02:00", "2004-03-28T01:30+01:00"]
+    (table / "new.csv").write_text(f"time,id\n{times[0]},000\n{times[1]},new\n")
     assert run("predict", fitted, table / "new.csv", "-o", table / "predicted.csv", "--interval", "0.8") == 0
     done = pd.read_csv(table / "predicted.csv", dtype={"id": str})
-    assert list(done["id"]) == ["000", "new"] and list(done["time"]) == [2.5, 1.5]
+    assert list(done["id"]) == ["000", "new"] and list(done["time"]) == times
     assert {"a", "b", "a_lower", "b_upper"} <= set(done.columns)
 
 
 def test_encode_writes_latents_row_by_row(table, fitted):
     assert run("encode", fitted, table / "data.csv", "-o", table / "latents.csv") == 0
     done = pd.read_csv(table / "latents.csv")
-    assert len(done) == 12 and {"time", "id", "latent0", "latent0_sd"} <= set(done.columns)
+    assert len(done) == 14 and {"time", "id", "latent0", "latent0_sd"} <= set(done.columns)
 
 
 def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
@@ -211,28 +241,105 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     assert "SGPBAE: a fitted model" in text and "Is it to be trusted?" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--inputs", "hour", "--outputs", "a"], "Expected a column 'hour'"),
-        (["--inputs", "time", "--outputs", "a,note"], "Column 'note' must hold numbers; got 'x' in row 1"),
-        (["--inputs", "time", "--outputs", "a,a"], "named once"),
-        (["--inputs", "time", "--outputs", "a,time"], "got time as both"),
-    ],
-)
-def test_fit_names_the_column_that_is_wrong(arguments, words, table, tmp_path, capsys):
-    assert run("fit", table / "data.csv", *arguments, "--out", tmp_path) == 1
-    assert words in capsys.readouterr().err
+# Wrong calls.  {here} is a folder with the files below; nothing is fitted.
+
+FILES = {
+    "good.csv": "t,a,b,id\n1,2,3,x\n2,,4,x\n3,5,6,y\n",
+    "empty.csv": "",
+    "header.csv": "t,a\n",
+    "twice.csv": "t,a,a\n1,2,3\n",
+    "word.csv": "t,a,b\n1,2,3\n2,oops,4\n3,5,6\n4,7,8\n",
+    "blank.csv": "t,a\n1,\n2,NA\n",
+    "dates.csv": "t,a\n01/02/2004,1\n03/04/2004,2\n",
+    "gap.csv": "t,a\n1,1\n,2\n3,3\n",
+    "broken.parquet": "not parquet",
+    "broken.npz": "not npz",
+    "table.xlsx": "",
+    "bad.toml": "num_inducing = ",
+    "key.toml": "num_inducig = 3\n",
+    "value.toml": "num_inducing = 'many'\n",
+    "done.csv": "taken",
+}
+FIT = ["fit", "{here}/good.csv", "--inputs", "t", "--out", "{here}/run"]
+WRONG = {
+    "no such column": (["fit", "{here}/good.csv", "--inputs", "tt", "--out", "{here}/run"], 1, "Did you mean 't'?"),
+    "no such output": ([*FIT, "--outputs", "c"], 1, "Expected a column 'c'; the table has t, a, b, id."),
+    "no such group": ([*FIT, "--groups", "ID"], 1, "Expected a column 'ID'"),
+    "pattern without match": ([*FIT, "--outputs", "z*"], 1, "matches 'z*'"),
+    "named twice": ([*FIT, "--outputs", "a,a"], 1, "named once"),
+    "known and modelled": ([*FIT, "--outputs", "a,t"], 1, "got t as both"),
+    "nothing left": ([*FIT, "--exclude", "a,b"], 1, "no column of numbers left"),
+    "no inputs": (["fit", "{here}/good.csv", "--out", "{here}/run"], 2, "--inputs"),
+    "unknown flag": ([*FIT, "--nonsense"], 2, "--nonsense"),
+    "no such file": (["fit", "{here}/none.csv", "--inputs", "t", "--out", "{here}/run"], 2, "none.csv"),
+    "no out": (["fit", "{here}/good.csv", "--inputs", "t"], 2, "--out"),
+    "unknown model": ([*FIT, "--model", "vae"], 2, "vae"),
+    "empty file": (["fit", "{here}/empty.csv", "--inputs", "t", "--out", "{here}/run"], 1, "empty file"),
+    "header only": (["fit", "{here}/header.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least one row"),
+    "equal names": (["fit", "{here}/twice.csv", "--inputs", "t", "--out", "{here}/run"], 1, "distinct column names"),
+    "text among numbers": (
+        ["fit", "{here}/word.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1,
+        "Column 'a' must hold numbers; got 'oops' in row 2",
+    ),
+    "all missing": (
+        ["fit", "{here}/blank.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1, "observed cell",
+    ),
+    "text as input": (["fit", "{here}/good.csv", "--inputs", "id", "--out", "{here}/run"], 1, "--groups id"),
+    "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1, "Drop that row"),
+    "dates both ways": (["fit", "{here}/dates.csv", "--inputs", "t", "--out", "{here}/run"], 1, "--date-format"),
+    "broken parquet": (["fit", "{here}/broken.parquet", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
+    "broken npz": (["fit", "{here}/broken.npz", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
+    "no table": (["fit", "{here}/table.xlsx", "--inputs", "t", "--out", "{here}/run"], 1, "Expected a .csv"),
+    "out is a file": (["fit", "{here}/good.csv", "--inputs", "t", "--out", "{here}/done.csv"], 2, "done.csv"),
+    "bad TOML": ([*FIT, "--config", "{here}/bad.toml"], 1, "to be TOML"),
+    "bad TOML key": ([*FIT, "--config", "{here}/key.toml"], 1, "Did you mean num_inducing?"),
+    "bad TOML value": ([*FIT, "--config", "{here}/value.toml"], 1, "num_inducing must be a whole number"),
+    "bad --set": ([*FIT, "--set", "num_chains"], 1, "NAME=value"),
+    "unknown --set": ([*FIT, "--set", "chains=2"], 1, "no argument 'chains'"),
+    "unknown kernel": ([*FIT, "--set", "kernel=RBS()"], 1, "Did you mean RBF?"),
+    "code as kernel": ([*FIT, "--set", "kernel=__import__('os').system('x')"], 1, "There is no"),
+    "bad --missing": ([*FIT, "--missing", "none"], 1, "--missing takes a number"),
+    "--missing of no column": ([*FIT, "--missing", "z=-1"], 1, "Expected a column 'z'"),
+    "bad transform": ([*FIT, "--transform", "cube"], 1, "transform must be one of"),
+    "transform of no column": ([*FIT, "--transform", "z=log"], 1, "which y has not"),
+    "bad --from": ([*FIT, "--from", "monday"], 1, "Expected a number"),
+    "nothing in range": ([*FIT, "--from", "100"], 1, "No row of 't'"),
+    "bad --evaluate": ([*FIT, "--evaluate", "column:a"], 2, "column:NAME:START"),
+    "bad holdout": ([*FIT, "--evaluate", "--holdout", "2"], 2, "--holdout"),
+    "no run": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv"], 1, "not a folder written by"),
+    "no run to report": (["report", "{here}"], 1, "not a folder written by"),
+    "no run to diagnose": (["diagnose", "{here}"], 1, "not a folder written by"),
+    "no run to resume": (["resume", "{here}"], 1, "must be a folder of fit"),
+    "run is a file": (["impute", "{here}/good.csv", "{here}/good.csv", "-o", "{here}/o.csv"], 2, "good.csv"),
+    "output exists": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/done.csv"], 1, "pass --force"),
+    "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv or .parquet"),
+    "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
+    "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2, "--interval"),
+    "log nowhere": ([*FIT, "--log-json", "{here}/none/log"], 1, "Could not open"),
+}  # fmt: skip
 
 
-def test_a_folder_that_is_no_run_is_refused(table, tmp_path, capsys):
-    assert run("impute", tmp_path, table / "data.csv", "-o", tmp_path / "o.csv") == 1
-    assert "not a folder written by `gpbae fit`" in capsys.readouterr().err
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, content in FILES.items():
+        (folder / name).write_text(content)
+    return folder
 
 
-def test_outputs_are_refused_before_the_work(table, tmp_path, capsys):
-    assert run("predict", tmp_path, table / "data.csv", "-o", tmp_path / "out.xlsx") == 1
-    assert "ends in .csv or .parquet" in capsys.readouterr().err
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_call_is_answered_in_one_sentence(what, here, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "400")
+    arguments, code, words = WRONG[what]
+    assert run(*(argument.replace("{here}", str(here)) for argument in arguments)) == code
+    said = capsys.readouterr()
+    assert words in " ".join(said.err.split()) and "Traceback" not in said.err
+    if code == 1:
+        errors = [line for line in said.err.splitlines() if line.startswith("Error: ")]
+        assert said.out == "" and len(errors) == 1 and "Unexpected" not in errors[0]
+
+
+def test_outputs_are_refused_before_the_work(tmp_path, capsys):
     (tmp_path / "taken").write_text("")
     assert run("demo", "--out", tmp_path / "taken" / "inside") == 1
     assert "name another one" in capsys.readouterr().err
@@ -241,7 +348,7 @@ def test_outputs_are_refused_before_the_work(table, tmp_path, capsys):
 def test_arrays_become_columns(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3.0), y=np.ones((3, 2, 2)))
     read = files.read(tmp_path / "a.npz")
-    assert files.resolve(read, ["y"]) == ["y[0]", "y[1]", "y[2]", "y[3]"]
+    assert roles.resolve(read, ["y"]) == ["y[0]", "y[1]", "y[2]", "y[3]"]
     np.savez(tmp_path / "b.npz", x=np.arange(3.0), y=np.ones((4, 2)))
     with pytest.raises(InputError, match="one row per observation"):
         files.read(tmp_path / "b.npz")
@@ -259,5 +366,5 @@ def test_parquet_goes_in_and_out(tmp_path):
     table = pd.DataFrame({"x": [1, 2], "y": [np.nan, 3.0]})
     files.write(table, tmp_path / "t.parquet")
     read = files.read(tmp_path / "t.parquet")
-    filled = files.fill(read, pd.DataFrame({"y": [7.0, 3.0]}))
+    filled = roles.fill(read, pd.DataFrame({"y": [7.0, 3.0]}), roles.Columns((), ("y",)))
     assert list(filled["y"]) == [7.0, 3.0] and list(filled["x"]) == [1, 2]

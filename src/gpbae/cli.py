@@ -35,13 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given  # wherever it stands
     try:
-        app(args=[argument for argument in given if argument != "--debug"], prog_name="gpbae")
+        app(args=_spelled_out([argument for argument in given if argument != "--debug"]), prog_name="gpbae")
     except GpbaeError as error:
         _fail(str(error), debug)
     except ModuleNotFoundError as error:
         _fail(f"This command needs the module {error.name!r}, which is not installed: install it with pip.", debug)
     except Exception as error:
         _fail(f"Unexpected {type(error).__name__}: {error or 'no message'}; add --debug to see where.", debug)
+
+
+def _spelled_out(given: list[str]) -> list[str]:
+    """`--evaluate` may stand alone and then means cells."""
+    done = []
+    for argument, following in zip(given, [*given[1:], ""], strict=True):
+        done.append(argument)
+        if argument == "--evaluate" and not following.startswith(("cells", "blocks", "rows", "column:")):
+            done.append("cells")
+    return done
 
 
 def _fail(message: str, debug: bool) -> None:

@@ -1,10 +1,9 @@
 """Tables in files: CSV, Parquet and .npz in, CSV and Parquet out; a cell that was there is written back as it was."""
 
-import dataclasses
+import csv
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,28 +12,13 @@ from gpbae.errors import GpbaeError, InputError
 if TYPE_CHECKING:
     import pandas
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "?"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Columns:
-    """The roles of a table's columns."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    groups: str | None = None
-
-    def carried(self) -> list[str]:
-        """Columns that say which row it is."""
-        return [*self.inputs, *([] if self.groups is None else [self.groups])]
-
 
 def read(path: Path) -> "pandas.DataFrame":
     """The whole table; CSV cells stay text until they are asked for as numbers."""
     import pandas as pd
 
     readers = {
-        ".csv": lambda: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"),
+        ".csv": lambda: _csv(path),
         ".parquet": lambda: pd.read_parquet(path),
         ".npz": lambda: _arrays(path),
     }
@@ -42,10 +26,32 @@ def read(path: Path) -> "pandas.DataFrame":
         raise InputError(f"Expected a .csv, .parquet or .npz file; got {path.name}. Convert it first.")
     try:
         table = readers[path.suffix.lower()]()
+    except InputError:
+        raise
     except (ValueError, OSError, ImportError, zipfile.BadZipFile) as error:  # pandas' parser errors are ValueErrors
-        raise InputError(f"Could not read {path} as a {path.suffix[1:]} table: {error}.") from error
+        raise InputError(f"Could not read {path} as a {path.suffix[1:]} table: {str(error).rstrip('.')}.") from error
     if not len(table):
         raise InputError(f"{path} must have at least one row below its header; got none.")
+    table.columns = [str(name) for name in table.columns]
+    if repeated := sorted({name for name in table.columns if list(table.columns).count(name) > 1}):
+        raise InputError(f"{path} must have distinct column names; got {', '.join(repeated)} twice. Rename one.")
+    return table.reset_index(drop=True)
+
+
+def _csv(path: Path) -> "pandas.DataFrame":
+    """Columns parted by commas, semicolons or tabs, whichever the header has most of; equal names stay equal."""
+    import pandas as pd
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = file.readline()
+    if not first.strip():
+        raise InputError(f"{path} must begin with a line of column names; got an empty file.")
+    mark = max(",;\t", key=first.count)
+    names = next(csv.reader([first], delimiter=mark))
+    names = [name.strip() or f"column {i + 1}" for i, name in enumerate(names)]
+    table = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, skiprows=1,
+                        names=range(len(names)), index_col=False)  # fmt: skip
+    table.columns = names
     return table
 
 
@@ -65,74 +71,12 @@ def _arrays(path: Path) -> "pandas.DataFrame":
     return pd.DataFrame(columns)
 
 
-def resolve(table: "pandas.DataFrame", names: Sequence[str]) -> list[str]:
-    """The columns that names stand for; the name of an array stands for all of its columns."""
-    found = []
-    for name in names:
-        members = [c for c in table.columns if c == name or (c.startswith(f"{name}[") and c.endswith("]"))]
-        if not members:
-            raise InputError(f"Expected a column {name!r}; the table has {', '.join(map(str, table.columns[:20]))}.")
-        found += members
-    if repeated := {name for name in found if found.count(name) > 1}:
-        raise InputError(f"Each column must be named once; got {', '.join(sorted(repeated))} more than once.")
-    return found
-
-
-def numbers(table: "pandas.DataFrame", names: Sequence[str]) -> "pandas.DataFrame":
-    """Columns as floats, NaN where a cell is empty."""
-    import pandas as pd
-
-    return pd.DataFrame({name: _floats(table[name], name) for name in resolve(table, names)})
-
-
-def _floats(column, name: str) -> np.ndarray:
-    if column.dtype.kind in "biuf":
-        return column.to_numpy(float)
-    cells = [_float(cell) for cell in column]
-    bad = next((i for i, cell in enumerate(cells) if cell is None), None)
-    if bad is not None:
-        raise InputError(
-            f"Column {name!r} must hold numbers; got {column.iloc[bad]!r} in row {bad + 1}. Leave a missing cell empty "
-            "and write dates as numbers, such as days."
-        )
-    return np.array(cells, float)
-
-
-def _float(cell: Any) -> float | None:
-    """The number a cell shows, NaN for an empty one, None for anything else."""
-    if cell is None or str(cell).strip().lower() in MISSING:
-        return float("nan")
-    try:
-        return float(cell)
-    except (TypeError, ValueError):
-        return None
-
-
-def labels(table: "pandas.DataFrame", columns: Columns) -> np.ndarray | None:
-    """Group labels as text, or None."""
-    if columns.groups is None:
-        return None
-    (name,) = resolve(table, [columns.groups])
-    return table[name].astype(str).to_numpy()
-
-
-def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The table with its gaps in these columns filled and every other cell untouched."""
-    import pandas as pd
-
-    done = table.copy()
-    for name in filled.columns:
-        gaps = np.isnan(_floats(table[name], name))
-        if gaps.any():
-            cells = [value if gap else cell for cell, value, gap in zip(table[name], filled[name], gaps, strict=True)]
-            done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
-    return done
-
-
-def check_output(path: Path) -> None:
+def check_output(path: Path, force: bool = False) -> None:
     """Refuse an output before the work is done, not after."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise InputError(f"Expected an output that ends in .csv or .parquet; got {path.name}.")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; pass --force to replace it, or name another file.")
     make_folder(path.parent)
 
 
@@ -146,7 +90,6 @@ def make_folder(path: Path) -> None:
 
 def write(table: "pandas.DataFrame", path: Path) -> None:
     """CSV or Parquet by the name's end."""
-    check_output(path)
     try:
         if path.suffix.lower() == ".csv":
             table.to_csv(path, index=False)

@@ -24,12 +24,23 @@ def gaussian_nll(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> float:
 
 
 def crps(samples: np.ndarray, truth: np.ndarray) -> float:
-    """Continuous ranked probability score from draws (S, cells):  E|Y − y| − ½ E|Y − Y′|, without bias."""
+    """Continuous ranked probability score, averaged over cells."""
+    return float(np.mean(crps_of_cells(samples, truth)))
+
+
+def crps_of_cells(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Continuous ranked probability score of each cell from draws (S, cells):  E|Y − y| − ½ E|Y − Y′|, without bias."""
     S = samples.shape[0]
     ordered = np.sort(samples, axis=0)
     weights = (2 * np.arange(1, S + 1) - S - 1)[:, None]
     spread = 2 * np.sum(weights * ordered, axis=0) / (S * max(S - 1, 1))
-    return float(np.mean(np.mean(np.abs(samples - truth), axis=0) - 0.5 * spread))
+    return np.mean(np.abs(samples - truth), axis=0) - 0.5 * spread
+
+
+def gaussian_crps(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """CRPS of N(mean, sd²) cell by cell:  sd · (z (2Φ(z) − 1) + 2φ(z) − 1/√π),  z = (y − mean)/sd."""
+    z = (truth - mean) / sd
+    return sd * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
 
 
 def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import metrics, posterior, tables
+from gpbae import posterior, tables
 from gpbae.autoencoder import Position
 from gpbae.errors import InputError
 from gpbae.fitted import Fitted, merge
@@ -104,25 +104,19 @@ class Questions(Fitted):
         answer = self.predict(x, groups)
         return float(np.nanmean(answer.log_density(seen.values, seen.mask)))
 
-    def evaluate(self, x: Any, y: Any, groups: Any = None, holdout: float = 0.1, seed: int = 0):
-        """Hide a share of the known cells, refit on the rest, fill them and score: one row of metrics per column."""
-        import pandas as pd
+    def evaluate(self, x: Any, y: Any, groups: Any = None, holdout: float = 0.1, how: Any = "cells",
+                 block_length: int = 24, rivals: bool = False, seed: int = 0):  # fmt: skip
+        """Hide a share of the known cells, refit a copy on the rest, fill them and score: a row of metrics per column.
 
-        seen = tables.observations(y)
-        hidden = (np.random.default_rng(seed).random(seen.mask.shape) < holdout) & seen.mask
-        if not hidden.any():
-            raise InputError(f"holdout={holdout} hides no cell of this table; pass a larger share.")
-        masked = seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)
-        model = type(self)(**self.get_params()).fit(x, masked, groups)
-        answer = model.impute(x, masked, groups)
-        mean = np.asarray(answer.mean).reshape(seen.values.shape)
-        samples = answer.samples.reshape(len(answer.samples), *seen.values.shape)
-        density = answer.log_density(seen.values, hidden)
-        names = list(seen.frame.columns) if seen.frame.columns is not None else list(range(seen.values.shape[1]))
-        rows = {name: _scores(mean, samples, density, seen.values, hidden & (np.arange(len(names)) == i))
-                for i, name in enumerate(names) if hidden[:, i].any()}  # fmt: skip
-        rows["all"] = _scores(mean, samples, density, seen.values, hidden)
-        return pd.DataFrame(rows).T
+        `how` is "cells", "blocks" (of `block_length` rows along x), "rows" or ("column", name, start).  The last row is
+        of all columns, in units of each one's standard deviation.  With `rivals` simple ways to fill a table are
+        scored on the same cells, and the rows go by method and column.
+        """
+        from gpbae import evaluation
+
+        hidden = evaluation.Holdout(how, holdout, block_length, seed)
+        found = evaluation.evaluate(self, x, y, groups, hidden, with_rivals=rivals)
+        return found.table if rivals else found.table.xs(type(self).__name__, level="method")
 
     # Rows of a question, arranged by group.
 
@@ -275,10 +269,3 @@ def _unarrange(blocked: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarr
     out = np.empty((*blocked.shape[:2], num_rows, blocked.shape[-1]), blocked.dtype)
     out[:, :, rows[valid]] = blocked[:, :, valid]
     return out
-
-
-def _scores(mean, samples, density, truth, where) -> dict[str, float]:
-    m, s, t = mean[where], samples[:, where], truth[where]
-    levels = {f"coverage{int(100 * q)}": metrics.coverage(s, t, q) for q in (0.5, 0.8, 0.9, 0.95)}
-    return {"mae": metrics.mae(m, t), "rmse": metrics.rmse(m, t), "smse": metrics.smse(m, t),
-            "nlpd": -float(np.mean(density[where])), "crps": metrics.crps(s, t), **levels, "cells": len(t)}  # fmt: skip

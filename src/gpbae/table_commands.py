@@ -1,5 +1,6 @@
 """The commands that work on a user's table: fit, resume, impute, predict, encode, diagnose, report."""
 
+import contextlib
 import dataclasses
 import json
 from enum import StrEnum
@@ -19,114 +20,274 @@ app = typer.Typer()
 Data = Annotated[Path, typer.Argument(help="A .csv, .parquet or .npz table.", exists=True, dir_okay=False)]
 Run = Annotated[Path, typer.Argument(help="A folder written by `gpbae fit`.", exists=True, file_okay=False)]
 Output = Annotated[Path, typer.Option("--output", "-o", help="A .csv or .parquet file to write.", dir_okay=False)]
+TABLE, MODEL, SCORE = "The table", "The model", "How good is it?"
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="First date or number of the first input to use.", rich_help_panel=TABLE),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", help="Where to stop: rows before this date or number.", rich_help_panel=TABLE),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No news while it works.")]
+LogJson = Annotated[
+    str | None, typer.Option("--log-json", help="Write every event as a line of JSON to this file, - for stdout.")
+]
 Interval = Annotated[
     float | None,
     typer.Option(min=0.01, max=0.999, help="Add NAME_lower and NAME_upper: the central interval of this probability."),
 ]
 
 
-@app.command(epilog="Example: gpbae fit data.csv --inputs time --outputs a,b,c --groups patient --out run")
+@app.command(
+    epilog="Example: gpbae fit data.csv --inputs time --outputs 'temp_*' --groups station --out run --evaluate"
+)
 def fit(
     data: Data,
-    outputs: Annotated[str, typer.Option(help="Columns to model, separated by commas; gaps are fine.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)],
-    inputs: Annotated[str, typer.Option(help="Columns known for every row, such as time; bae needs none.")] = "",
-    groups: Annotated[str | None, typer.Option(help="Column of labels of independent series.")] = None,
-    model: Annotated[Model, typer.Option(help="Which of the four models.")] = Model.sgp_bae,  # type: ignore[attr-defined]
-    latent_dim: Annotated[int | None, typer.Option(min=1, help="Number of latents; else found from the data.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file of arguments, as num_inducing = 64.", exists=True, dir_okay=False)
+    inputs: Annotated[
+        str, typer.Option(help="Columns known for every row, such as a date; bae needs none.", rich_help_panel=TABLE)
+    ] = "",
+    outputs: Annotated[
+        str,
+        typer.Option(
+            help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said.", rich_help_panel=TABLE
+        ),
+    ] = "all",
+    exclude: Annotated[str, typer.Option(help="Columns to leave out of the outputs.", rich_help_panel=TABLE)] = "",
+    groups: Annotated[
+        str | None, typer.Option(help="Column of labels of independent series.", rich_help_panel=TABLE)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the chains.")] = 0,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(help="A number that means missing, -200 or NAME=-200; may be repeated.", rich_help_panel=TABLE),
+    ] = None,
+    first: From = None,
+    last: To = None,
+    date_format: Annotated[
+        str | None, typer.Option(help="How dates are written, if not obvious: '%d/%m/%Y'.", rich_help_panel=TABLE)
+    ] = None,
+    transform: Annotated[
+        str | None,
+        typer.Option(help="log, yeo-johnson, auto or none, for all or as CO=log,NO*=log.", rich_help_panel=MODEL),
+    ] = None,
+    model: Annotated[Model, typer.Option(help="Which of the four models.", rich_help_panel=MODEL)] = Model.sgp_bae,  # type: ignore[attr-defined]
+    latent_dim: Annotated[
+        int | None, typer.Option(min=1, help="Number of latents; else found from the data.", rich_help_panel=MODEL)
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file of arguments, as num_inducing = 64.", exists=True, dir_okay=False, rich_help_panel=MODEL
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the chains.", rich_help_panel=MODEL)] = 0,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(
+            help="First hide known cells and score: cells, blocks, rows or column:NAME:START; several by commas.",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
+    holdout: Annotated[
+        float, typer.Option(min=0.001, max=0.9, help="Share of known cells to hide.", rich_help_panel=SCORE)
+    ] = 0.1,
+    block_length: Annotated[int, typer.Option(min=1, help="Rows in a block.", rich_help_panel=SCORE)] = 24,
+    evaluate_only: Annotated[
+        bool, typer.Option("--evaluate-only", help="Score and leave out the fit to all cells.", rich_help_panel=SCORE)
+    ] = False,
+    report: Annotated[bool, typer.Option("--report", help="Also write the page of `gpbae report`.")] = False,
+    quiet: Quiet = False,
+    log_json: LogJson = None,
 ) -> None:
     """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
-    from gpbae import files, storage
+    from gpbae import arguments, files, progress, roles
 
-    if not _names(outputs):
-        raise typer.BadParameter("name at least one column.", param_hint="--outputs")
     if not _names(inputs) and model.value != "bae":
         raise typer.BadParameter(f"{model.value} needs an input column; only bae needs none.", param_hint="--inputs")
+    kinds = _holdouts(evaluate or ("cells" if evaluate_only else None))
     table = files.read(data)
-    columns = files.Columns(*(tuple(files.resolve(table, _names(text))) for text in (inputs, outputs)), groups=groups)
-    if twice := sorted({*columns.inputs, groups} & {*columns.outputs}):
-        raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
-    arguments = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | _config(config)
-    x = files.numbers(table, columns.inputs) if columns.inputs else None
-    y, labels = files.numbers(table, columns.outputs), files.labels(table, columns)
-    estimator = _estimator(model.value, arguments)
+    columns, table = _roles(table, inputs, outputs, exclude, groups, missing or [], first, last, date_format)
+    given = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | arguments.read(config)
+    given |= {} if transform is None else {"transform": roles.words_by_name(transform, "--transform")}
+    estimator = arguments.estimator(MODELS[model.value], given | arguments.pairs(settings or []))
+    x, y, labels = roles.inputs(table, columns), roles.outputs(table, columns), roles.labels(table, columns)
     files.make_folder(out)
-    if not (out / storage.MANIFEST).exists():
-        roles = json.dumps(dataclasses.asdict(columns), indent=2) + "\n"
-        storage.write(out / "columns.json", roles.encode())
-    _sample(estimator, x, y, labels, out)
+    with progress.json_lines(log_json) as log:
+        if kinds:
+            _evaluate(estimator, x, y, labels, columns, kinds, (holdout, block_length, seed), out, quiet, log)
+        if not evaluate_only:
+            _begin(columns, out)
+            _sample(estimator, x, y, labels, out, quiet, log)
+            if report:
+                write_report(out)
+    print(out)
 
 
-def _sample(estimator: Any, x: Any, y: Any, groups: Any, run: Path) -> None:
+def _roles(table, inputs, outputs, exclude, groups, missing, first, last, date_format):
+    """What the columns are, and the rows that are meant."""
+    from gpbae import roles
+
+    known = roles.resolve(table, _names(inputs))
+    columns = roles.Columns(tuple(known), (), groups, missing=roles.parse_missing(missing))
+    if groups is not None:
+        roles.resolve(table, [groups])
+    for name, _ in columns.missing:
+        roles.resolve(table, [] if name is None else [name])
+    columns = dataclasses.replace(columns, dates=roles.find_dates(table, known, date_format))
+    if first is not None or last is not None:
+        if not known:
+            raise InputError("--from and --to are places along the first input; name one with --inputs.")
+        table = table[roles.within(table, columns, first, last)].reset_index(drop=True)
+        columns = dataclasses.replace(columns, dates=roles.find_dates(table, known, date_format))
+    wanted = _wanted(table, columns, _names(outputs), _names(exclude))
+    columns = dataclasses.replace(columns, outputs=tuple(wanted))
+    columns = dataclasses.replace(columns, kinds=roles.kinds(table, columns))
+    for name, dates in columns.dates.items():
+        terminal.say(f"{name} is read as {dates.words}.")
+    return columns, table
+
+
+def _wanted(table, columns, names: list[str], excluded: list[str]) -> list[str]:
+    from gpbae import roles
+
+    taken = [*columns.carried(), *roles.resolve(table, excluded)]
+    if names in ([], ["all"]):
+        found = roles.all_outputs(table, taken, columns)
+    else:
+        found = roles.resolve(table, names)
+        if twice := sorted(set(columns.carried()) & set(found)):
+            raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
+        found = [name for name in found if name not in taken]
+    if not found:
+        raise InputError("There is no column of numbers left to model; name one with --outputs.")
+    return found
+
+
+def _holdouts(text: str | None) -> list[str]:
+    """What to hide, in words: `cells`, `blocks`, `rows`, `column:NAME:START`."""
+    found = _names(text or "")
+    for one in found:
+        if one not in ("cells", "blocks", "rows") and (not one.startswith("column:") or one.count(":") < 2):
+            raise typer.BadParameter(
+                f"expected cells, blocks, rows or column:NAME:START; got {one!r}.", param_hint="--evaluate"
+            )
+    return found
+
+
+def _evaluate(estimator, x, y, labels, columns, kinds, how_much, out: Path, quiet: bool, log) -> None:
+    """Score on hidden cells, show a table for each way of hiding, keep the numbers in evaluation.json and .csv."""
+    from gpbae import evaluation, progress, roles, storage
+
+    share, length, seed = how_much
+    rows, frames = [], []
+    for kind in kinds:
+        how: Any = kind
+        if kind.startswith("column:"):
+            _, name, start = kind.split(":", 2)
+            (name,) = roles.resolve(y, [name])
+            how = ("column", name, roles.position(columns, start))
+        holdout = evaluation.Holdout(how, share, length, seed)
+        with progress.display(f"Evaluation ({kind})", not quiet) as show:
+            listener = progress.both(show, lambda event: log({"stage": f"evaluate {kind}", **event}))  # noqa: B023
+            copy = type(estimator)(**(estimator.get_params() | {"progress": listener}))
+            found = evaluation.evaluate(copy, x, y, labels, holdout, say=listener)
+        rows += found.rows()
+        frames.append(found.table.assign(hidden=kind).reset_index())
+        _show_scores(found, kind)
+    import pandas as pd
+
+    content = json.dumps(progress.plain(rows), indent=1) + "\n"
+    storage.write(out / "evaluation.json", content.encode())
+    storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
+
+
+def _show_scores(found, kind: str) -> None:
+    names = ("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage80", "coverage90", "coverage95")
+    overall = found.overall()
+    rows = [(method, *(float(line[n]) for n in names)) for method, line in overall.iterrows()]
+    cells = int(overall["cells"].iloc[0])
+    title = f"{cells} hidden {'cells' if kind == 'cells' else f'cells ({kind})'}; errors in standard deviations"
+    terminal.show(title, ("method", *(name.replace("coverage", "in ") for name in names)), rows)
+
+
+def _begin(columns, run: Path) -> None:
+    from gpbae import storage
+
+    if not (run / storage.MANIFEST).exists():
+        storage.write(run / "columns.json", columns.to_json())
+
+
+def _sample(estimator: Any, x: Any, y: Any, groups: Any, run: Path, quiet: bool = False, log: Any = None) -> None:
     """Fit in a folder; stopped by a signal, the exit code is 128 and the signal's number, as shells have it."""
-    from gpbae import watch
+    from gpbae import progress, watch
 
     watch.process_is_ours = True
+    wanted = estimator.progress
     try:
-        fitted = estimator.fit(x, y, groups, run_dir=run)
+        with progress.display(type(estimator).__name__, bool(wanted) and not quiet) as show:
+            estimator.progress = progress.both(show, *([] if log is None else [log]))
+            fitted = estimator.fit(x, y, groups, run_dir=run)
     except Interrupted as stopped:
         terminal.say(str(stopped))
         raise typer.Exit(128 + stopped.signal) from None
     finally:
         watch.process_is_ours = False
+        estimator.progress = wanted
     for words in fitted.diagnostics().attrs["warnings"]:
         terminal.say(f"Warning: {words}")
-    print(run)
 
 
 @app.command(epilog="Example: gpbae resume run")
-def resume(run: Run) -> None:
+def resume(run: Run, quiet: Quiet = False, log_json: LogJson = None) -> None:
     """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway."""
-    from gpbae import runfolder
+    from gpbae import progress, runfolder
 
-    _sample(*runfolder.reopen(run), run)
+    with progress.json_lines(log_json) as log:
+        _sample(*runfolder.reopen(run), run, quiet, log)
+    print(run)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _config(path: Path | None) -> dict[str, Any]:
-    import tomllib
-
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"Expected {path} to be TOML such as `num_inducing = 64`; got: {error}.") from error
-
-
-def _estimator(model: str, arguments: dict[str, Any]):
-    from gpbae import estimators
-
-    return getattr(estimators, MODELS[model])().set_params(**arguments)
-
-
 def _load(run: Path):
     """The model of a run and the roles of its columns."""
-    from gpbae import files, io
+    from gpbae import io, roles
 
     try:
-        roles = json.loads((run / "columns.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        columns = roles.Columns.from_json((run / "columns.json").read_bytes())
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{run} is not a folder written by `gpbae fit`: its columns.json cannot be read.") from error
-    columns = files.Columns(tuple(roles["inputs"]), tuple(roles["outputs"]), roles["groups"])
     return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
 
 
-def _rows(run: Path, data: Path):
+def _rows(run: Path, data: Path, first: str | None, last: str | None):
     """Model, column roles, table, inputs and group labels of a command that takes RUN and a table."""
-    from gpbae import files
+    from gpbae import files, roles
 
     model, columns = _load(run)
     table = files.read(data)
-    x = files.numbers(table, columns.inputs) if columns.inputs else None
-    return model, columns, table, x, files.labels(table, columns)
+    if first is not None or last is not None:
+        table = table[roles.within(table, columns, first, last)].reset_index(drop=True)
+    return model, columns, table, roles.inputs(table, columns), roles.labels(table, columns)
+
+
+@contextlib.contextmanager
+def _working(what: str, quiet: bool):
+    """News of work of one piece: refining the latents of given rows, say."""
+    from gpbae import progress
+
+    with progress.display("gpbae", not quiet) as show, progress.phase(what, show):
+        yield
 
 
 def _with_interval(table, answer, names, level: float | None):
@@ -139,45 +300,78 @@ def _with_interval(table, answer, names, level: float | None):
 
 
 @app.command(epilog="Example: gpbae impute run data.csv -o filled.csv --interval 0.9")
-def impute(run: Run, data: Data, output: Output, interval: Interval = None) -> None:
+def impute(
+    run: Run,
+    data: Data,
+    output: Output,
+    interval: Interval = None,
+    first: From = None,
+    last: To = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
     """Fill the gaps of a table with the posterior mean; cells that are there stay as they are."""
-    from gpbae import files
+    from gpbae import files, roles
 
-    files.check_output(output)
-    model, columns, table, x, groups = _rows(run, data)
-    answer = model.impute(x, files.numbers(table, columns.outputs), groups)
-    files.write(_with_interval(files.fill(table, answer.filled), answer, columns.outputs, interval), output)
+    files.check_output(output, force)
+    model, columns, table, x, groups = _rows(run, data, first, last)
+    y = roles.outputs(table, columns)
+    with _working("refining", quiet):
+        answer = model.impute(x, y, groups)
+        done = _with_interval(roles.fill(table, answer.filled, columns), answer, columns.outputs, interval)
+    files.write(done, output)
     print(output)
 
 
 @app.command(epilog="Example: gpbae predict run new_inputs.csv -o predicted.csv --interval 0.9")
-def predict(run: Run, data: Data, output: Output, interval: Interval = None) -> None:
+def predict(
+    run: Run,
+    data: Data,
+    output: Output,
+    interval: Interval = None,
+    first: From = None,
+    last: To = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
     """Predict the outputs at new inputs; the table needs the input columns (and the groups') only."""
     import numpy as np
 
     from gpbae import files
 
-    files.check_output(output)
-    model, columns, table, x, groups = _rows(run, data)
-    answer = model.predict(np.zeros((len(table), 1)) if x is None else x, groups)
-    done = table.filter(columns.carried())
-    for name in columns.outputs:
-        done[name] = answer.mean[name].to_numpy()
-    files.write(_with_interval(done, answer, columns.outputs, interval), output)
+    files.check_output(output, force)
+    model, columns, table, x, groups = _rows(run, data, first, last)
+    with _working("predicting", quiet):
+        answer = model.predict(np.zeros((len(table), 1)) if x is None else x, groups)
+        done = table.filter(columns.carried())
+        for name in columns.outputs:
+            done[name] = answer.mean[name].to_numpy()
+        done = _with_interval(done, answer, columns.outputs, interval)
+    files.write(done, output)
     print(output)
 
 
 @app.command(epilog="Example: gpbae encode run data.csv -o latents.csv")
-def encode(run: Run, data: Data, output: Output) -> None:
+def encode(
+    run: Run,
+    data: Data,
+    output: Output,
+    first: From = None,
+    last: To = None,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
     """Write the latents of every row: posterior mean and standard deviation."""
-    from gpbae import files
+    from gpbae import files, roles
 
-    files.check_output(output)
-    model, columns, table, x, groups = _rows(run, data)
-    answer = model.encode(x, files.numbers(table, columns.outputs), groups)
-    done = table.filter(columns.carried())
-    for name in answer.mean.columns:
-        done[name], done[f"{name}_sd"] = answer.mean[name].to_numpy(), answer.sd[name].to_numpy()
+    files.check_output(output, force)
+    model, columns, table, x, groups = _rows(run, data, first, last)
+    y = roles.outputs(table, columns)
+    with _working("refining", quiet):
+        answer = model.encode(x, y, groups)
+        done = table.filter(columns.carried())
+        for name in answer.mean.columns:
+            done[name], done[f"{name}_sd"] = answer.mean[name].to_numpy(), answer.sd[name].to_numpy()
     files.write(done, output)
     print(output)
 
@@ -196,6 +390,11 @@ def diagnose(run: Run) -> None:
 @app.command(epilog="Example: gpbae report run")
 def report(run: Run) -> None:
     """Write RUN/report.html: settings, diagnostics, hyper-parameters and traces on one page."""
+    print(write_report(run))
+
+
+def write_report(run: Path) -> Path:
+    """The page of a run."""
     from gpbae import report as report_module
 
     model, columns = _load(run)
@@ -204,4 +403,4 @@ def report(run: Run) -> None:
         page.write_text(report_module.model_page(model, columns), encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
-    print(page)
+    return page

@@ -1,0 +1,60 @@
+"""The arguments of a model as a user writes them: a TOML file, or NAME=value on the command line."""
+
+import difflib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpbae import estimators, expressions, settings
+from gpbae.errors import InputError
+
+WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
+
+
+def read(path: Path | None) -> dict[str, Any]:
+    """A file of arguments; the config.toml of a run is one too."""
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"Expected {path} to be TOML such as `num_inducing = 64`; got: {error}.") from error
+    if {"class", "arguments"} <= set(found):
+        return settings.read(path.read_bytes(), path)[0].get_params()
+    return found
+
+
+def pairs(texts: Sequence[str]) -> dict[str, Any]:
+    """NAME=value, the value as in TOML; a bare word is text."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--set takes NAME=value, such as num_chains=2; got {text!r}.")
+        try:
+            found[name.strip()] = tomllib.loads(f"value = {value.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name.strip()] = value.strip()
+    return found
+
+
+def estimator(name: str, arguments: dict[str, Any]) -> Any:
+    """The model of that name with these arguments; kernels and the like may be written as text."""
+    cls = getattr(estimators, name)
+    for key in arguments:
+        if key not in cls._names():
+            close = difflib.get_close_matches(key, cls._names(), n=1)
+            hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(cls._names())}."
+            raise InputError(f"{name} has no argument {key!r}. {hint}")
+    return cls().set_params(**{key: _value(key, value) for key, value in arguments.items()})
+
+
+def _value(key: str, value: Any) -> Any:
+    if key not in WRITTEN:
+        return value
+    if isinstance(value, list):
+        return [_value(key, v) for v in value]
+    if isinstance(value, dict):
+        return {name: _value(key, v) for name, v in value.items()}
+    return expressions.read(value) if expressions.looks_like_one(value) else value

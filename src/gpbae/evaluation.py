@@ -1,0 +1,234 @@
+"""How good is a model on cells that it has not seen?  Hide some, fill them, score them, and ask simple rivals too."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from gpbae import metrics, rivals, tables
+from gpbae.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+NUM_BINS = 10
+ALL = "all"
+Hidden = Bool[np.ndarray, "N P"]
+
+
+# What to hide.
+
+
+@dataclasses.dataclass(frozen=True)
+class Holdout:
+    """Which of the known cells are hidden.
+
+    `how` is "cells" (at random), "blocks" (runs of `block_length` rows along x, one column at a time), "rows" (whole
+    rows), or ("column", name, start): one column from a place along the first input on.
+    """
+
+    how: Any = "cells"
+    share: float = 0.1
+    block_length: int = 24
+    seed: int = 0
+
+    @property
+    def words(self) -> str:
+        return self.how if isinstance(self.how, str) else f"{self.how[0]} {self.how[1]} from {self.how[2]:g}"
+
+    def choose(self, mask: Hidden, x: np.ndarray | None, codes: np.ndarray, names: Sequence[str]) -> Hidden:
+        rng = np.random.default_rng(self.seed)
+        order = np.lexsort((np.arange(len(codes)) if x is None else x[:, 0], codes))
+        if isinstance(self.how, str):
+            if self.how not in ("cells", "blocks", "rows"):
+                raise InputError(f"how must be 'cells', 'blocks', 'rows' or ('column', name, start); got {self.how!r}.")
+            if not 0 <= self.share < 1:
+                raise InputError(f"holdout must be a share of the known cells between 0 and 1; got {self.share}.")
+            hidden = {"cells": _cells, "rows": _rows}.get(self.how, self._blocks)(mask, self.share, rng, order, codes)
+        else:
+            hidden = self._column(mask, x, names)
+        if not hidden.any():
+            raise InputError(f"holdout={self.share} hides no cell of this table; pass a larger share.")
+        if not (mask & ~hidden).any():
+            raise InputError("Hiding these cells leaves none to learn from; pass a smaller holdout.")
+        return hidden
+
+    def _blocks(self, mask, share, rng, order, codes):
+        """Blocks until enough known cells are hidden; no column loses more than half of what it has."""
+        hidden, wanted = np.zeros_like(mask), share * mask.sum()
+        most = 0.5 * mask.sum(axis=0)
+        for _ in range(200 * mask.shape[1]):
+            first, column = rng.integers(len(order)), rng.integers(mask.shape[1])
+            rows = order[first : first + self.block_length]
+            rows = rows[codes[rows] == codes[rows[0]]]
+            fresh = mask[rows, column] & ~hidden[rows, column]
+            if fresh.any() and hidden[:, column].sum() + fresh.sum() <= most[column]:
+                hidden[rows, column] |= fresh
+            if hidden.sum() >= wanted:
+                break
+        return hidden
+
+    def _column(self, mask, x, names):
+        kind, name, start = self.how
+        if kind != "column" or str(name) not in names:
+            raise InputError(f"how must name a column of y, ('column', name, start); got {self.how!r}.")
+        if x is None:
+            raise InputError("Hiding a column from some place on needs inputs x.")
+        return mask & (np.array(names) == str(name)) & (x[:, :1] >= float(start))
+
+
+def _cells(mask, share, rng, order, codes):
+    known = np.flatnonzero(mask)
+    hidden = np.zeros(mask.size, bool)
+    hidden[rng.choice(known, round(share * len(known)), replace=False)] = True
+    return hidden.reshape(mask.shape)
+
+
+def _rows(mask, share, rng, order, codes):
+    chosen = rng.random(len(mask)) < share
+    return mask & chosen[:, None]
+
+
+# Scores.
+
+
+class CellScores(NamedTuple):
+    """Of every hidden cell: errors of the mean, minus the log density, CRPS, and where the truth fell (PIT)."""
+
+    error: Float[np.ndarray, " n"]
+    nlpd: Float[np.ndarray, " n"]
+    crps: Float[np.ndarray, " n"]
+    pit: Float[np.ndarray, " n"]
+
+
+def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, truth: np.ndarray) -> CellScores:
+    """Scores of draws (S, n) whose density is known."""
+    return CellScores(mean - truth, -log_density, metrics.crps_of_cells(samples, truth), metrics.pit(samples, truth))
+
+
+def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores:
+    """Scores of a normal distribution, in closed form."""
+    law = stats.norm(mean, sd)
+    return CellScores(mean - truth, -law.logpdf(truth), metrics.gaussian_crps(mean, sd, truth), law.cdf(truth))
+
+
+def summary(scores: CellScores, unit: np.ndarray | float, variance: np.ndarray | float) -> dict[str, Any]:
+    """Averages; errors and CRPS in `unit`s, SMSE over the `variance` of the truth."""
+    error = scores.error / unit
+    with np.errstate(divide="ignore", invalid="ignore"):
+        smse = np.where(np.asarray(variance) > 0, scores.error**2 / variance, np.nan)
+    inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(scores.pit - 0.5) <= q / 2)) for q in LEVELS}
+    return {
+        "mae": float(np.mean(np.abs(error))),
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "smse": float(np.nanmean(smse)) if np.isfinite(smse).any() else float("nan"),
+        "nlpd": float(np.mean(scores.nlpd)),
+        "crps": float(np.mean(scores.crps / unit)),
+        **inside,
+        "cells": len(error),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Scores by method and column, on the same hidden cells.
+
+    The row of all columns is in units of each column's standard deviation, so that no column drowns the others; its
+    nlpd is the average over cells in their own units.
+    """
+
+    how: str
+    model: str
+    table: "pandas.DataFrame"
+    pit: dict[str, list[int]]
+    seconds: dict[str, float]
+
+    def overall(self) -> "pandas.DataFrame":
+        """One row per method, all columns together."""
+        return self.table.xs(ALL, level="column")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As `results.json` has it: experiment, model, column, metrics, seconds, and the PIT histogram of all cells."""
+        found = []
+        for method, column in self.table.index.tolist():
+            line = self.table.loc[(method, column)]
+            row = {"experiment": self.how, "model": method, "column": column, "metrics": line.to_dict(),
+                   "seconds": self.seconds[method]}  # fmt: skip
+            found.append(row | ({"pit": self.pit[method]} if column == ALL else {}))
+        return found
+
+
+def evaluate(
+    model: Any,
+    x: Any,
+    y: Any,
+    groups: Any = None,
+    holdout: Holdout | None = None,
+    with_rivals: bool = True,
+    say: Callable[[dict[str, Any]], None] = lambda event: None,
+) -> Evaluation:
+    """Hide cells, refit a copy of the model on the rest, fill them, and score it beside simple rivals."""
+    import pandas as pd
+
+    holdout = Holdout() if holdout is None else holdout
+    seen = tables.observations(y)
+    names = seen.frame.names()
+    positions = None if x is None else tables.inputs(x, len(seen.values))
+    codes = tables.group_codes(groups, len(seen.values)).codes
+    hidden = holdout.choose(seen.mask, positions, codes, names)
+    truth = seen.values[hidden]
+
+    started = time.monotonic()
+    title = type(model).__name__
+    scores = {title: _of_model(type(model)(**model.get_params()), x, y, groups, seen, hidden)}
+    seconds = {title: time.monotonic() - started}
+    for name, rival in rivals.suited(positions).items() if with_rivals else ():
+        started = time.monotonic()
+        say({"phase": "rivals", "rival": name, "seconds": 0.0})
+        again = lambda mask: holdout.choose(mask, positions, codes, names)  # noqa: E731
+        filled = rivals.fill(rival, positions, codes, np.where(hidden, np.nan, seen.values), again)
+        scores[name] = of_normal(filled.mean[hidden], filled.sd[hidden], truth)
+        seconds[name] = time.monotonic() - started
+
+    column = np.broadcast_to(np.arange(len(names)), hidden.shape)[hidden]
+    unit = tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale
+    lines = {}
+    for method, found in scores.items():
+        lines |= {(method, n): s for n, s in _by_column(found, truth, column, unit, names).items()}
+    table = pd.DataFrame(lines).T
+    table.index = table.index.set_names(["method", "column"])
+    pit = {m: np.histogram(s.pit, NUM_BINS, (0, 1))[0].tolist() for m, s in scores.items()}
+    return Evaluation(holdout.words, title, table, pit, {m: round(s, 1) for m, s in seconds.items()})
+
+
+def _of_model(model, x, y, groups, seen, hidden) -> CellScores:
+    """Fit to what is left, fill, and look under the hidden cells."""
+    masked = _masked(y, seen, hidden)
+    answer = model.fit(x, masked, groups).impute(x, masked, groups)
+    flat = np.flatnonzero(hidden)
+    samples = answer.samples.reshape(len(answer.samples), -1)[:, flat]
+    mean = np.asarray(answer.mean, float).reshape(hidden.shape)
+    return of_draws(mean[hidden], samples, answer.log_density(seen.values, hidden)[hidden], seen.values[hidden])
+
+
+def _masked(y, seen, hidden):
+    """y without its hidden cells, in its own type."""
+    if hasattr(y, "mask") and hasattr(y, "columns"):
+        return y.mask(hidden)
+    return seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)
+
+
+def _by_column(scores: CellScores, truth, column, unit, names) -> dict[str, dict[str, Any]]:
+    """A summary for every column that has hidden cells, then for all of them."""
+    variance = np.array([np.var(truth[column == p]) if (column == p).any() else 0.0 for p in range(len(names))])
+    found = {}
+    for p, name in enumerate(names):
+        if (here := column == p).any():
+            found[name] = summary(CellScores(*(part[here] for part in scores)), 1.0, variance[p])
+    found[ALL] = summary(scores, unit[column], variance[column])
+    return found

@@ -1,0 +1,224 @@
+"""The roles of a table's columns: which are known, which are modelled, and how to read them the same way again."""
+
+import dataclasses
+import difflib
+import fnmatch
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpbae import dates, parsing
+from gpbae.dates import Dates
+from gpbae.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Which columns are what, and how to read them the same way again."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    groups: str | None = None
+    dates: dict[str, Dates] = dataclasses.field(default_factory=dict)
+    missing: tuple[tuple[str | None, float], ...] = ()
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def carried(self) -> list[str]:
+        """Columns that say which row it is."""
+        return [*self.inputs, *([] if self.groups is None else [self.groups])]
+
+    def to_json(self) -> bytes:
+        plain = dataclasses.asdict(self) | {"dates": {name: d._asdict() for name, d in self.dates.items()}}
+        return (json.dumps(plain, indent=2) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> "Columns":
+        plain = json.loads(content)
+        return cls(
+            tuple(plain["inputs"]),
+            tuple(plain["outputs"]),
+            plain["groups"],
+            {name: Dates(**d) for name, d in plain.get("dates", {}).items()},
+            tuple((name, float(value)) for name, value in plain.get("missing", ())),
+            plain.get("kinds", {}),
+        )
+
+    def stand_for_missing(self, name: str) -> tuple[float, ...]:
+        """Numbers that mean a gap in this column."""
+        return tuple(value for column, value in self.missing if column in (None, name))
+
+
+# Names.
+
+
+def resolve(table: "pandas.DataFrame", names: Sequence[str]) -> list[str]:
+    """The columns that names stand for: a column, all columns of an array, or a pattern with * and ?."""
+    found = []
+    for name in names:
+        members = _members(list(table.columns), name)
+        if not members:
+            raise InputError(_unknown(table, name))
+        found += members
+    if repeated := {name for name in found if found.count(name) > 1}:
+        raise InputError(f"Each column must be named once; got {', '.join(sorted(repeated))} more than once.")
+    return found
+
+
+def _members(columns: list[str], name: str) -> list[str]:
+    plain = [c for c in columns if c == name or (c.startswith(f"{name}[") and c.endswith("]"))]
+    return plain or ([c for c in columns if fnmatch.fnmatchcase(c, name)] if set(name) & set("*?") else [])
+
+
+def _unknown(table: "pandas.DataFrame", name: str) -> str:
+    has = f"the table has {', '.join(map(str, table.columns[:20]))}"
+    if set(name) & set("*?"):
+        return f"Expected a column that matches {name!r}; {has}."
+    close = difflib.get_close_matches(name, [str(c) for c in table.columns], n=1)
+    return f"Expected a column {name!r}; {has}." + (f" Did you mean {close[0]!r}?" if close else "")
+
+
+def all_outputs(table: "pandas.DataFrame", taken: Sequence[str], roles: Columns) -> list[str]:
+    """Every column of numbers, or of yes and no, that has a value and no other role."""
+    return [name for name in table.columns
+            if name not in taken and parsing.is_numeric(table[name], roles.stand_for_missing(name))]  # fmt: skip
+
+
+# Cells.
+
+
+def inputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame | None":
+    """Input columns as floats, dates in their unit; None if there are none."""
+    import pandas as pd
+
+    if not roles.inputs:
+        return None
+    return pd.DataFrame({name: _input(table, roles, name) for name in resolve(table, roles.inputs)})
+
+
+def _input(table, roles: Columns, name: str) -> np.ndarray:
+    if name in roles.dates:
+        return roles.dates[name].numbers(table[name], name)
+    return parsing.numbers(table[name], name)
+
+
+def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str | None) -> dict[str, Dates]:
+    """The input columns that hold dates; text that is neither a number nor a date is refused."""
+    found = {}
+    for name in names:
+        column = table[name]
+        numbers, gaps = parsing.read(column)
+        wrong = np.isnan(numbers) & ~gaps
+        if column.dtype.kind != "M" and not wrong.any():
+            continue
+        read = dates.fit(column, name, date_format)
+        if read is None:
+            if wrong.mean() < 0.5:
+                parsing.refuse(column, name, int(wrong.argmax()))
+            raise InputError(
+                f"Input {name!r} must hold numbers or dates; got {column.iloc[int(wrong.argmax())]!r}. If it says "
+                f"which series a row belongs to, pass --groups {name}; if its dates are unusual, pass --date-format."
+            )
+        found[name] = read
+    return found
+
+
+def kinds(table: "pandas.DataFrame", roles: Columns) -> dict[str, str]:
+    """Whether each output holds numbers, whole numbers, yes and no, or categories."""
+    return {name: parsing.kind(table[name], name, roles.stand_for_missing(name)) for name in roles.outputs}
+
+
+def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
+    """Output columns as the model takes them."""
+    import pandas as pd
+
+    def typed(name):
+        return parsing.typed(table[name], name, roles.kinds.get(name, parsing.NUMBER), roles.stand_for_missing(name))
+
+    return pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
+
+
+def gaps(table: "pandas.DataFrame", roles: Columns, name: str) -> np.ndarray:
+    """Where a column of the table has nothing to say."""
+    if roles.kinds.get(name) == parsing.CATEGORY:
+        return parsing.is_blank(table[name])
+    return np.isnan(parsing.numbers(table[name], name, roles.stand_for_missing(name)))
+
+
+def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
+    """The table with its gaps in these columns filled and every other cell untouched."""
+    import pandas as pd
+
+    done = table.copy()
+    for name in filled.columns:
+        empty = gaps(table, roles, name)
+        if empty.any():
+            cells = [value if gap else cell for cell, value, gap in zip(table[name], filled[name], empty, strict=True)]
+            done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
+    return done
+
+
+def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
+    """Group labels as text, or None."""
+    if roles.groups is None:
+        return None
+    (name,) = resolve(table, [roles.groups])
+    return table[name].astype(str).to_numpy()
+
+
+# Rows.
+
+
+def within(table: "pandas.DataFrame", roles: Columns, first: str | None, last: str | None) -> np.ndarray:
+    """Rows whose first input lies in [first, last); both are dates where the input is one."""
+    values = _input(table, roles, roles.inputs[0])
+    low, high = (_bound(roles, text, end) for text, end in ((first, -np.inf), (last, np.inf)))
+    rows = (values >= low) & (values < high)
+    if not rows.any():
+        raise InputError(f"No row of {roles.inputs[0]!r} lies from {first or 'the start'} to {last or 'the end'}.")
+    return rows
+
+
+def _bound(roles: Columns, text: str | None, otherwise: float) -> float:
+    if text is None:
+        return otherwise
+    return position(roles, text)
+
+
+def position(roles: Columns, text: str) -> float:
+    """A place along the first input, as a user writes it: a date where it holds dates, else a number."""
+    name = roles.inputs[0]
+    if name in roles.dates:
+        return roles.dates[name].number(text)
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"Expected a number as a place along {name!r}; got {text!r}.") from None
+
+
+def parse_missing(texts: Sequence[str]) -> tuple[tuple[str | None, float], ...]:
+    """`-200` for every column, `NAME=-200` for one."""
+    found: list[tuple[str | None, float]] = []
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        try:
+            found.append((name.strip() or None, float(value)))
+        except ValueError:
+            raise InputError(
+                f"--missing takes a number or NAME=number, such as -200 or CO=-200; got {text!r}."
+            ) from None
+    return tuple(found)
+
+
+def words_by_name(text: str, option: str) -> Any:
+    """`log` for all columns, or `CO=log,NOx=log` by name."""
+    if "=" not in text:
+        return text.strip()
+    pairs = [part.split("=") for part in text.split(",") if part.strip()]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InputError(f"{option} takes one word, or NAME=word separated by commas; got {text!r}.")
+    return {name.strip(): word.strip() for name, word in pairs}

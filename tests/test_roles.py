@@ -1,0 +1,164 @@
+"""What a user's columns say: numbers, dates, gaps, yes and no, categories; and which of them a name stands for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpbae import dates, files, parsing, roles
+from gpbae.errors import InputError
+
+
+def frame(**columns):
+    return pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
+
+
+# Cells.
+
+KINDS = {
+    "numbers": (["1.5", "", "2"], parsing.NUMBER),
+    "decimal commas": (["1,5", "2,25", ""], parsing.NUMBER),
+    "whole numbers": (["1", "2", "NA"], parsing.WHOLE),
+    "yes and no": (["yes", "No", ""], parsing.BOOLEAN),
+    "truths": ([True, False, None], parsing.BOOLEAN),
+    "labels": (["low", "high", ""], parsing.CATEGORY),
+    "nothing": (["", "NA", "?"], parsing.NUMBER),
+}
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_a_column_is_recognised_by_its_cells(what):
+    cells, expected = KINDS[what]
+    assert parsing.kind(pd.Series(cells, dtype=object), "a") == expected
+
+
+def test_numbers_are_read_as_written():
+    found = parsing.numbers(pd.Series([" 1e3", "-2.5", "1,25", "n/a", "NULL"]), "a")
+    np.testing.assert_array_equal(found, [1000, -2.5, 1.25, np.nan, np.nan])
+
+
+def test_one_word_among_numbers_is_named_with_its_row():
+    with pytest.raises(InputError, match="Column 'a' must hold numbers; got 'x' in row 3"):
+        parsing.kind(pd.Series(["1", "2", "x", "4"]), "a")
+
+
+def test_numbers_that_mean_missing_are_gaps_in_their_column_only():
+    table = frame(a=["-200", "1"], b=["-200", "2"], c=["-200.0", "-9"])
+    columns = roles.Columns((), ("a", "b", "c"), missing=roles.parse_missing(["a=-200", "-9"]))
+    np.testing.assert_array_equal(roles.outputs(table, columns), [[np.nan, -200, -200], [1, 2, np.nan]])
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [(["temp_in"], ["temp_in"]), (["temp_*"], ["temp_in", "temp_out"]), (["y"], ["y[0]", "y[1]"]), (["?O"], ["CO"])],
+)
+def test_names_and_patterns_stand_for_columns(names, found):
+    table = pd.DataFrame(columns=["temp_in", "temp_out", "y[0]", "y[1]", "CO"])
+    assert roles.resolve(table, names) == found
+
+
+def test_all_outputs_are_numbers_with_a_value_and_no_other_role():
+    table = frame(t=["1", "2"], a=["3", ""], b=["", ""], c=["x", "y"], d=["yes", "no"], e=["-200", "-200"])
+    columns = roles.Columns(("t",), (), missing=((None, -200.0),))
+    assert roles.all_outputs(table, ["t"], columns) == ["a", "d"]
+
+
+# Dates.
+
+WRITTEN = {
+    "ISO": (["2004-03-10T18:00", "2004-03-10T19:30"], [0, 1.5]),
+    "ISO with blank": (["2004-03-10 18:00:00", "2004-03-10 19:30:00"], [0, 1.5]),
+    "day first": (["28/02/2004 23:00", "29/02/2004 01:00"], [0, 2]),
+    "month first": (["02/28/2004 23:00", "02/29/2004 01:00"], [0, 2]),
+    "points": (["28.02.2004 23.00.00", "29.02.2004 01.00.00"], [0, 2]),
+    "clocks forward": (["2024-03-31T01:30+01:00", "2024-03-31T03:30+02:00"], [0, 1]),
+    "clocks back": (["2024-10-27T02:30+02:00", "2024-10-27T02:30+01:00", "2024-10-27T04:30+01:00"], [0, 1, 3]),
+    "unsorted": (["2024-01-01T05:00Z", "2024-01-01T01:00Z"], [4, 0]),
+    "timestamps": (pd.to_datetime(["2024-01-01 05:00", "2024-01-01 01:00"]), [4, 0]),
+    "timestamps of a zone": (
+        pd.to_datetime(["2024-03-31 01:30", "2024-03-31 03:30"]).tz_localize("Europe/Rome"),
+        [0, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_dates_become_hours_that_really_passed(what):
+    cells, hours = WRITTEN[what]
+    found = dates.fit(cells, "t")
+    assert found is not None and found.unit == "h"
+    np.testing.assert_allclose(found.numbers(cells, "t"), hours, atol=1e-9)
+    again = dates.Dates(**found._asdict())
+    np.testing.assert_allclose(again.numbers(pd.Series(again.dates(hours)), "t"), hours, atol=1e-9)
+
+
+@pytest.mark.parametrize(("last", "unit"), [("2004-01-01T00:10", "s"), ("2004-01-03", "h"), ("2005-01-01", "D")])
+def test_the_unit_suits_the_range(last, unit):
+    found = dates.fit(["2004-01-01", last], "t")
+    assert found is not None and found.unit == unit
+
+
+def test_a_new_table_is_read_with_the_origin_of_the_fitted_one():
+    found = dates.fit(["2004-01-01", "2004-03-01"], "t")
+    assert found is not None
+    np.testing.assert_allclose(found.numbers(["2004-03-02", "2003-12-31"], "t"), [61, -1])
+    assert found.number("2004-01-11") == 10
+
+
+BAD_DATES = {
+    "day or month": (["01/02/2004", "03/04/2004"], "--date-format"),
+    "one is none": (["2004-01-01", "soon"], "got 'soon' in row 2"),
+    "blank": (["2004-01-01", ""], "in row 2"),
+    "half with an offset": (["2004-01-01T00:00Z", "2004-01-01T01:00"], "all of its times with an offset or none"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_DATES)
+def test_dates_that_cannot_be_read_are_refused(what):
+    cells, words = BAD_DATES[what]
+    with pytest.raises(InputError, match=words):
+        dates.fit(cells, "t")
+
+
+def test_a_given_format_settles_which_is_the_day():
+    cells = ["01/02/2004", "03/04/2004"]
+    found = dates.fit(cells, "t", "%d/%m/%Y")
+    assert found is not None and found.origin.startswith("2004-02-01")
+
+
+def test_text_that_is_no_date_is_told_of_groups():
+    with pytest.raises(InputError, match="--groups station"):
+        roles.find_dates(frame(station=["Roma", "Milano"]), ["station"], None)
+
+
+# Rows and roles.
+
+
+def test_a_stretch_is_half_open_and_in_the_units_of_the_input():
+    table = frame(t=["2004-01-01", "2004-02-01", "2004-03-01"], n=["1", "2", "3"])
+    by_date = roles.Columns(("t",), ("n",), dates=roles.find_dates(table, ["t"], None))
+    assert roles.within(table, by_date, "2004-02-01", "2004-03-01").tolist() == [False, True, False]
+    assert roles.within(table, roles.Columns(("n",), ("t",)), "2", None).tolist() == [False, True, True]
+    with pytest.raises(InputError, match="No row"):
+        roles.within(table, by_date, "2005-01-01", None)
+
+
+def test_roles_are_kept_in_a_file():
+    columns = roles.Columns(("t",), ("a",), "g", {"t": dates.Dates("2004-01-01T00:00:00", "D")}, (("a", -200.0),),
+                            {"a": parsing.NUMBER})  # fmt: skip
+    assert roles.Columns.from_json(columns.to_json()) == columns
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_tables_are_parted_by_commas_semicolons_or_tabs(mark, tmp_path):
+    (tmp_path / "t.csv").write_text(f"\ufeffa{mark}b\n1{mark}x y\n", encoding="utf-8")
+    table = files.read(tmp_path / "t.csv")
+    assert table.to_dict("list") == {"a": ["1"], "b": ["x y"]}
+
+
+def test_filling_touches_gaps_only():
+    table = frame(a=["1.50", "-200", ""])
+    columns = roles.Columns((), ("a",), missing=((None, -200.0),))
+    assert roles.fill(table, pd.DataFrame({"a": [9.0, 8.0, 7.0]}), columns)["a"].tolist() == ["1.50", 8.0, 7.0]
