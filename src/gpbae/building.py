@@ -42,7 +42,7 @@ class Building:
         scaler = tables.fit_scaler(seen.values, seen.mask, self.standardise and likelihood.standardises, wanted)
         y_values = np.where(seen.mask, scaler.forward(seen.values), 0.0)
         latent_dim = self._latent_dim(y_values, seen.mask)
-        latents = self._starting_latents(likelihood, y_values, seen.mask, latent_dim, rng)
+        latents = self._starting_latents(likelihood, y_values, seen, latent_dim, rng)
         self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
         self.x_columns_ = tables.column_names(x)
         self.grouped_ = groups is not None
@@ -116,10 +116,12 @@ class Building:
         identity = isinstance(self.decoder, networks.Identity) or self.decoder == "identity"
         return y_values.shape[1] if identity else start.choose_latent_dim(y_values, mask)
 
-    def _starting_latents(self, likelihood, y_values, mask, latent_dim, rng) -> np.ndarray:
+    def _starting_latents(self, likelihood, y_values, seen, latent_dim, rng) -> np.ndarray:
         if isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
-            return np.asarray(likelihood.link(jnp.asarray(y_values))) * mask
-        return start.principal_latents(y_values, mask, latent_dim, rng)
+            return np.asarray(likelihood.link(jnp.asarray(y_values))) * seen.mask
+        if isinstance(self.decoder, networks.Starting):
+            return self.decoder.starting_latents(y_values, seen.mask, seen.frame.event_shape, latent_dim)
+        return start.principal_latents(y_values, seen.mask, latent_dim, rng)
 
     def _weight_prior(self):
         if isinstance(self.weight_prior, weights.AbstractWeightPrior):

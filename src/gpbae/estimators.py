@@ -16,7 +16,7 @@ from gpbae.building import Building, check_count
 from gpbae.errors import InputError
 from gpbae.inspection import Inspection
 from gpbae.kernels import RBF, AbstractKernel, label_columns
-from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior
+from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, seeded
 from gpbae.questions import Questions
 
 
@@ -172,7 +172,8 @@ class GPBAE(BAE):
     def _settle_latents(self, latents, y_values, seen, x, codes, rng):
         """Of the ways to start, the one that is smooth in x."""
         shape = seen.frame.event_shape
-        if not networks.is_image(shape) or isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
+        knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
+        if not networks.is_image(shape) or knows:
             return latents
         spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
         return start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
@@ -214,13 +215,16 @@ class GPBAE(BAE):
 class SGPBAE(GPBAE):
     """Bayesian autoencoder with a fully Bayesian sparse Gaussian process as latent prior; scales to many rows.
 
-    Adds to GPBAE: num_inducing, inducing_prior ("determinantal", "strauss", "uniform", "normal"), sample_inducing.
+    Adds to GPBAE: num_inducing, inducing_prior ("determinantal", "strauss", "uniform", "normal"), sample_inducing, and
+    latent_coordinates: the chain moves in the "latents" themselves or in "seeds" ε with z = μ̃ + σ̃ ε, which suits latents
+    tied closely to the GP (small latent_noise, no groups).
     """
 
     latent_noise: float = 0.1
     num_inducing: int = 32
     inducing_prior: str = "determinantal"
     sample_inducing: bool = True
+    latent_coordinates: str = "latents"
 
     def _sparse(self, kernels, x, latent_dim, rng) -> SparsePrior:
         check_count("num_inducing", self.num_inducing, 1)
@@ -232,7 +236,15 @@ class SGPBAE(GPBAE):
         return SparsePrior(self._hyper(kernels), prior, start_at, latent_dim, self.sample_inducing)
 
     def _prior(self, x, latents, codes, latent_dim, rng):
-        return self._sparse(self._kernels(x, latents, codes, latent_dim, rng), x, latent_dim, rng)
+        prior = self._sparse(self._kernels(x, latents, codes, latent_dim, rng), x, latent_dim, rng)
+        if self.latent_coordinates == "latents":
+            return prior
+        if self.latent_coordinates != "seeds" or codes.max() > 0 or type(self) is not SGPBAE:
+            raise InputError(
+                "latent_coordinates must be 'latents', or 'seeds' for SGPBAE without groups; got "
+                f"{self.latent_coordinates!r} for {type(self).__name__} and {codes.max() + 1} group(s)."
+            )
+        return seeded(prior, jnp.asarray(x), jnp.asarray(latents))
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)

@@ -362,11 +362,11 @@ def _map_gradient(model, plan, table, encoder, position, key_rows, key_seed):
 
 
 def _hold(shared):
-    """Zero gradient for hyper-parameters and noise, wherever they stand."""
+    """Zero gradient for hyper-parameters and noise, wherever they stand; vectors of labels are latents of their own."""
 
     def zero(path, g):
         names = {str(getattr(k, "key", getattr(k, "name", ""))) for k in path}
-        return jnp.zeros_like(g) if names & set(HELD_IN_MAP) else g
+        return jnp.zeros_like(g) if names & set(HELD_IN_MAP) and "vectors" not in names else g
 
     return jax.tree_util.tree_map_with_path(zero, shared)
 

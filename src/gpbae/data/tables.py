@@ -65,15 +65,20 @@ def eeg() -> HeldOutTable:
     return _hide(full, hidden, EEG_HIDDEN, inputs=("time",), outputs=EEG_CHANNELS)
 
 
-def jura() -> HeldOutTable:
-    """Heavy metals (mg/kg) in Swiss topsoil; cadmium is hidden at the 100 validation sites (Goovaerts 1997)."""
+def jura(soil: bool = False) -> HeldOutTable:
+    """Heavy metals (mg/kg) in Swiss topsoil; cadmium is hidden at the 100 validation sites (Goovaerts 1997).
+
+    With `soil`, rock type and land use, which the survey noted at every site, are inputs too, one column per kind.
+    """
     import pandas as pd
 
     keys = ("jura/jura_prediction_259.csv", "jura/jura_validation_100.csv")
     prediction, validation = (pd.read_csv(locate(key)) for key in keys)
     full = pd.concat([prediction, validation], ignore_index=True)
     hidden = np.arange(len(full)) >= len(prediction)
-    return _hide(full, hidden, ("Cd",), inputs=("Xloc", "Yloc"), outputs=("Ni", "Zn", "Cd"))
+    kinds = pd.get_dummies(full[["Rock", "Landuse"]].astype(str), dtype=float)
+    inputs = ("Xloc", "Yloc", *(kinds.columns if soil else ()))
+    return _hide(full.join(kinds), hidden, ("Cd",), inputs=inputs, outputs=("Ni", "Zn", "Cd"))
 
 
 def air_quality() -> Table:

@@ -5,6 +5,7 @@ from gpbae.networks.arguments import (
     Conv,
     Identity,
     Linear,
+    Starting,
     build_decoder,
     build_encoder,
     image_shape,
@@ -23,6 +24,7 @@ from gpbae.networks.layers import (
     network_dtype,
     over_rows,
 )
+from gpbae.networks.steerable import Steerable, SteerableDecoder
 
 __all__ = [
     "ACTIVATIONS",
@@ -39,6 +41,9 @@ __all__ = [
     "IdentityDecoder",
     "Layer",
     "Linear",
+    "Starting",
+    "Steerable",
+    "SteerableDecoder",
     "build_decoder",
     "build_encoder",
     "image_shape",

@@ -4,12 +4,14 @@ A *network* argument is a small value that says what to build (`MLP(widths=(500,
 words "auto", "mlp", "conv", "linear", "identity", or any Equinox module that maps a latent vector to an observation.
 """
 
+import abc
 import dataclasses
 import math
 from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key
 
 from gpbae.errors import InputError
@@ -76,6 +78,16 @@ class Identity:
 
     def encoder(self, key, event_shape, latent_dim):
         return Linear().encoder(key, event_shape, latent_dim)
+
+
+class Starting(abc.ABC):
+    """A network value that knows where latents should start."""
+
+    @abc.abstractmethod
+    def starting_latents(
+        self, values: np.ndarray, mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int
+    ) -> np.ndarray:
+        """(rows, latent_dim)."""
 
 
 WORDS = {"mlp": MLP, "conv": Conv, "linear": Linear, "identity": Identity}

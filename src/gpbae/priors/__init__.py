@@ -5,6 +5,7 @@ from gpbae.priors.deep import DeepPrior
 from gpbae.priors.full import FullPrior
 from gpbae.priors.hyper import Hyper
 from gpbae.priors.normal import NormalPrior
+from gpbae.priors.seeded import SeededPrior, seeded
 from gpbae.priors.sparse import SparsePrior
 
 __all__ = [
@@ -17,5 +18,7 @@ __all__ = [
     "Memory",
     "NormalPrior",
     "Query",
+    "SeededPrior",
     "SparsePrior",
+    "seeded",
 ]
