@@ -7,15 +7,9 @@ import gpbae
 
 LAYERS = (
     "errors runtime watch",
-<<<<<<< HEAD
     "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data transforms dates parsing",
     "kernels tables hmc roles",
     "gp inducing start predictive rivals",
-=======
-    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
-    "kernels tables hmc",
-    "gp inducing start predictive",
->>>>>>> fe6f42d (Digits that turn: a steerable decoder, and a sparse GP whose chain moves in seeds so that images teach it directly)
     "priors",
     "autoencoder batches expressions evaluation",
     "inference posterior checkpoint",

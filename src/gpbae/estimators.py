@@ -216,8 +216,8 @@ class SGPBAE(GPBAE):
     """Bayesian autoencoder with a fully Bayesian sparse Gaussian process as latent prior; scales to many rows.
 
     Adds to GPBAE: num_inducing, inducing_prior ("determinantal", "strauss", "uniform", "normal"), sample_inducing, and
-    latent_coordinates: the chain moves in the "latents" themselves or in "seeds" ε with z = μ̃ + σ̃ ε, which suits latents
-    tied closely to the GP (small latent_noise, no groups).
+    latent_coordinates: the chain moves in the "latents" themselves or in "seeds" ε with z = μ̃ + σ̃ ε, which suits
+    latents tied closely to the GP (small latent_noise, no groups).
     """
 
     latent_noise: float = 0.1

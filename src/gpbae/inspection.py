@@ -89,7 +89,11 @@ class Inspection(Fitted):
         ]
         blocks = {
             "decoder": shared["decoder"],
-            "GP values": (values, shared["prior"].get("values"), [h["values"] for h in shared["prior"].get("hidden", ())]),
+            "GP values": (
+                values,
+                shared["prior"].get("values"),
+                [h["values"] for h in shared["prior"].get("hidden", ())],
+            ),
             "inducing inputs": inducing_leaves,
             "hyper-parameters": (hyper, hidden, shared["likelihood"]),
             "latents": local,

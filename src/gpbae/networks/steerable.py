@@ -1,7 +1,7 @@
 """A decoder that turns: two latents say which way up, the others what is seen.
 
-Images are written in circular harmonics, ring by ring: a rotation by α multiplies the coefficients of angular order m by
-e^{imα}, so turning an image is arithmetic on its coefficients and never a resampling of pixels.
+Images are written in circular harmonics, ring by ring: a rotation by α multiplies the coefficients of angular order m
+by e^{imα}, so turning an image is arithmetic on its coefficients and never a resampling of pixels.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class Steerable(Starting):
     def starting_latents(
         self, values: Float[np.ndarray, "N P"], mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int
     ) -> Float[np.ndarray, "N C"]:
-        """Pose from the phase of the strongest pattern of order one, content from what is left after turning it back."""
+        """Pose from the phase of the strongest pattern of order one, content from the image turned back by it."""
         basis = harmonics(_checked(event_shape, latent_dim), self.order)
         coefficients = np.where(mask, values, 0.0) @ (basis.cosine + 1j * basis.sine)
         first = coefficients[:, basis.orders == 1]
@@ -53,7 +53,7 @@ class Steerable(Starting):
         pose = pose / np.maximum(np.abs(pose), 1e-12)
         upright = coefficients * pose.conj()[:, None] ** basis.orders
         flat = np.concatenate([upright.real, upright.imag], axis=1)
-        u, s, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
+        u, _, _ = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
         content = u[:, : latent_dim - 2] * math.sqrt(len(values))
         missing = latent_dim - 2 - content.shape[1]
         return np.column_stack([pose.real, pose.imag, np.pad(content, ((0, 0), (0, max(missing, 0))))])
