@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from gpbae import plots
+import runs
+from gpbae import GPBAE, plots
+from gpbae.errors import InputError
 
 
 @pytest.fixture
@@ -65,3 +67,42 @@ def test_pictures_leave_pyplot_alone(paths):
     before = dict(matplotlib.rcParams)
     plots.trajectories(*paths)
     assert plt.get_fignums() == [] and dict(matplotlib.rcParams) == before
+
+
+@pytest.fixture(scope="module")
+def model():
+    return GPBAE(**runs.QUICK, progress=False).fit(runs.X, runs.Y, runs.GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (plots.imputation, {"column 2", "x", "90% interval", "observed"}),
+        (plots.latents, {"latent 0", "latent 1", "x"}),
+        (plots.missingness, {"column 0", "share missing"}),
+        (plots.calibration, {"cells of the fit itself", "share of cells inside"}),
+        (plots.hyperparameters, {"RBF.lengthscale", "noise"}),
+        (plots.traces, {"log joint (with warm-up)", "noise"}),
+    ],
+)
+def test_fitted_models_are_drawn(model, draw, words, tmp_path):
+    figure = draw(model)
+    assert words <= _words(figure)
+    figure.savefig(tmp_path / "figure.svg")
+    assert "<svg" in (tmp_path / "figure.svg").read_text() and _saves(figure, tmp_path)
+
+
+def test_columns_and_groups_are_chosen(model):
+    figure = plots.imputation(model, columns=["column 1"], group="c")
+    line = figure.axes[0].lines[0]
+    np.testing.assert_allclose(line.get_xdata(), runs.X[6:9, 0])
+    assert len(figure.axes) == 1 and figure.axes[0].get_ylabel() == "column 1"
+    for wrong in (dict(group="nobody"), dict(columns=["nothing"]), dict(columns=[9])):
+        with pytest.raises(InputError, match="must be"):
+            plots.imputation(model, **wrong)
+
+
+def test_maps_and_images_say_what_they_need(model):
+    for draw in (plots.maps, plots.images):
+        with pytest.raises(InputError, match="needs"):
+            draw(model)

@@ -1,13 +1,18 @@
-"""The page: whole in one file, safe with any text, and saying what was found."""
+"""Pages: whole in one file, safe with any text, saying what was found; and so they look in a browser."""
 
+import base64
+import hashlib
+import html
 import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import runs
-from gpbae import report
+from browser import Browser
+from gpbae import SGPBAE, diagnostics, overview, page, plots, report, trust
 from gpbae.experiments import ball
 
 
@@ -46,12 +51,15 @@ def test_results_are_rows_by_model(written):
     assert rows[0]["metrics"]["rmse"] == 0.1
 
 
+def asks_the_network(text):
+    """Addresses a page might open: all but the names of XML dialects, and anything that is not inside the file."""
+    addresses = {a for a in re.findall(r"https?://[^\"'`\s<>\\)]+", text) if "www.w3.org" not in a}
+    outside = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    return addresses | set(re.findall(r"<link|<iframe|<script|src=\"(?!data:)", outside))
+
+
 def test_page_asks_nothing_of_the_network(written):
-    text = (written / "index.html").read_text()
-    addresses = set(re.findall(r"https?://[^\"'`\s<>\\)]+", text))
-    assert all("www.w3.org" in address for address in addresses)  # names of XML dialects
-    outside = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
-    assert not re.search(r"<link|<iframe|<script|src=\"(?!data:)", outside)
+    assert not asks_the_network((written / "index.html").read_text())
 
 
 def test_page_holds_pictures_charts_and_findings(written):
@@ -71,12 +79,13 @@ def test_specs_cannot_close_their_script():
     import altair as alt
 
     chart = alt.Chart(alt.Data(values=[{"a": "</script><b>"}])).mark_point().encode(x="a:N")
-    text = report.page("t", "l", [report.Section("s", charts=[report.Chart("c", chart, "words")])])
-    assert text.count("</script>") == 2
+    text = page.page("t", "l", [page.Section("s", charts=[page.Chart("c", chart, "words")])])
+    assert text.count("</script>") == 3  # the chart's numbers, the library, the loader
+    assert '<script type="application/json" id="spec-c">' in text
 
 
 def test_page_without_charts_carries_no_script():
-    text = report.page("Title & co", "lead", [report.Section("s", ["words"], [report.Table(("a",), [("1 < 2",)])])])
+    text = page.page("Title & co", "lead", [page.Section("s", ["words"], [page.Table(("a",), [("1 < 2",)])])])
     assert "<script" not in text and "Title &amp; co" in text and "1 &lt; 2" in text
 
 
@@ -87,12 +96,160 @@ def test_align_recovers_an_affine_map():
     np.testing.assert_allclose(ball.align(z, truth, z[None])[0], truth, atol=1e-10)
 
 
+HOSTILE = ('<img src=x onerror="window.hacked=1">', "</script><script>window.hacked=2</script>", "cost in $ and $")
+SECTIONS = ["Is it to be trusted?", "What was fitted", "Data and gaps", "Gaps filled", "Latent functions",
+            "Lengthscales and inducing inputs", "Calibration", "Scores on hidden cells", "Traces and diagnostics",
+            "Configuration and versions"]  # fmt: skip
+EVALUATION = [
+    {"experiment": "blocks", "model": model, "column": "all", "seconds": 1.0, "pit": [1] * 10,
+     "metrics": {"mae": 0.5, "coverage50": 0.5, "coverage90": 0.875, "cells": 10}} for model in ("SGPBAE", "mean")
+]  # fmt: skip
+
+
+X = pd.DataFrame(runs.X, columns=["time <i>"])
+Y = pd.DataFrame(runs.Y, columns=HOSTILE)
+GROUPS = [f"<b>{name}</b>" for name in runs.GROUPS]
+
+
 @pytest.fixture(scope="module")
 def model():
-    return runs.fit("values integrated out")
+    """Two chains over four short series, with names that would like to be code."""
+    return SGPBAE(**runs.QUICK | dict(num_inducing=3, num_chains=2, progress=False)).fit(X, Y, GROUPS)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Images over two inputs: pictures and maps."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(10, 2)), rng.standard_normal((10, 8, 8))
+    y[2], y[5, :3] = np.nan, np.nan
+    return SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False)).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def pages(model, images, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "table.html").write_text(report.model_page(model, evaluation=EVALUATION), encoding="utf-8")
+    images.report(folder / "images.html")
+    return folder
+
+
+def titles(text):
+    body = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    return [html.unescape(title) for title in re.findall(r"<h2>(.*?)</h2>", body)]
 
 
 def test_recalled_rows_are_imputed_rows(model):
     cells, latents = model.recall([3, 0, 7])
-    np.testing.assert_array_equal(cells.mean, model.impute(runs.X, runs.Y).mean[[3, 0, 7]])
-    np.testing.assert_array_equal(latents.mean, model.encode(runs.X, runs.Y).mean[[3, 0, 7]])
+    np.testing.assert_array_equal(cells.mean, model.impute(X, Y, GROUPS).mean.iloc[[3, 0, 7]])
+    np.testing.assert_array_equal(latents.mean, model.encode(X, Y, GROUPS).mean.iloc[[3, 0, 7]])
+
+
+def test_every_section_is_there(pages):
+    assert titles((pages / "table.html").read_text()) == SECTIONS
+    found = titles((pages / "images.html").read_text())
+    assert {"Images, filled and generated", "Maps"} <= set(found) and "Scores on hidden cells" not in found
+
+
+@pytest.mark.parametrize("name", ["table", "images"])
+def test_model_page_is_whole_and_small(pages, name):
+    text = (pages / f"{name}.html").read_text()
+    assert not asks_the_network(text)
+    assert len(text.encode()) < 5_000_000
+    for script in re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert digest in html.unescape(text[: text.index("<title>")])
+
+
+def test_images_and_maps_are_drawn(images, tmp_path):
+    for name, draw in (("images", plots.images), ("maps", plots.maps), ("places", plots.hyperparameters)):
+        draw(images).savefig(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_calibration_says_whether_cells_were_hidden(model, pages):
+    assert "Cells hidden from the fit" in (pages / "table.html").read_text()
+    assert "In-sample" in (pages / "images.html").read_text()
+
+
+def test_coverage_of_uniform_pit_is_its_level():
+    levels = np.linspace(0, 1, 11)
+    pit = (np.arange(1000) + 0.5) / 1000
+    np.testing.assert_allclose(overview.coverages(pit, levels), levels, atol=1e-3)
+    np.testing.assert_allclose(overview.coverages(np.full(5, 0.5), levels), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kinetic", "r_hat", "ess", "light"),
+    [(1.0, 1.0, 100, "green"), (1.0, 1.2, 100, "amber"), (1.5, 1.0, 100, "red"), (0.5, 1.0, 100, "red"),
+     (1.0, 2.0, 100, "red"), (1.0, 1.0, 5, "red"), (1.1, 1.0, 100, "amber")],
+)  # fmt: skip
+def test_lights_follow_the_numbers(model, kinetic, r_hat, ess, light):
+    nan = float("nan")
+    rows = {"lengthscale": [1.0, 0.1, r_hat, ess, nan, nan], "block: latents": [nan, nan, nan, nan, kinetic, 0.001]}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=list(diagnostics.COLUMNS))
+    found = [check for check in trust.checks(model, frame) if "moves" not in check.name]
+    assert trust.worst(found) == light
+    assert all(bool(check.advice) == (check.light != "green") for check in found)
+
+
+def test_long_tables_show_the_stretch_with_most_gaps():
+    mask = np.ones((100, 2), bool)
+    mask[60:70] = False
+    rows = overview._with_most_gaps(np.arange(100), mask, 20)
+    assert len(rows) == 20 and {*range(60, 70)} <= {*rows}
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = Browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", ["table", "images"])
+def test_page_opens_without_complaint_and_fits(browser, pages, name, width):
+    browser.open(pages / f"{name}.html", width)
+    assert browser.complaints == []
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.ask("[...document.querySelectorAll('.chart svg')].every(s => s.getBoundingClientRect().width <= "
+                       "s.closest('figure').getBoundingClientRect().width + 1)")  # fmt: skip
+
+
+def test_names_do_not_become_code(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    assert browser.ask("window.hacked === undefined && document.querySelectorAll('img, b, i').length == 0")
+    assert browser.ask("document.body.innerText.includes('window.hacked=2')")
+    options = browser.ask("[...document.querySelectorAll('[data-spec=fans] select')[0].options].map(o => o.text)")
+    assert options == list(HOSTILE)
+
+
+def test_pointing_shows_value_and_interval(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    browser.ask("document.querySelector('[data-spec=fans]').scrollIntoView({block: 'center', behavior: 'instant'})")
+    box = browser.ask("(({x, y, width, height}) => [x, y, width, height])"
+                      "(document.querySelector('[data-spec=fans] svg').getBoundingClientRect())")  # fmt: skip
+    for step in (0.5, 0.52):
+        browser.hover(box[0] + step * box[2], box[1] + 0.5 * box[3])
+    browser.wait_until("document.querySelector('#vg-tooltip-element.visible') !== null")
+    words = browser.ask("document.querySelector('#vg-tooltip-element').innerText")
+    assert all(word in words for word in ("mean", "low", "high", "time <i>"))
+
+
+def test_series_are_switched_and_chosen(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    look = "document.querySelector('[data-spec=fans] .mark-{0} path').getAttribute('{1}')"
+    assert browser.ask(look.format("line", "opacity")) == "1"
+    boxes = "document.querySelectorAll('[data-spec=fans] input[type=checkbox]')"
+    browser.ask(f"{boxes}[0].click()")
+    browser.wait_until(look.format("line", "opacity") + " == '0'")
+    assert browser.ask(look.format("area", "opacity")) == "0.2"
+    before = browser.ask(look.format("area", "d"))
+    menu = "document.querySelectorAll('[data-spec=fans] select')[1]"
+    browser.ask(f"{menu}.selectedIndex = 1; {menu}.dispatchEvent(new Event('change'))")
+    browser.wait_until(f"{look.format('area', 'd')} != {json.dumps(before)}")
+    assert browser.complaints == []

@@ -389,7 +389,7 @@ def diagnose(run: Run) -> None:
 
 @app.command(epilog="Example: gpbae report run")
 def report(run: Run) -> None:
-    """Write RUN/report.html: settings, diagnostics, hyper-parameters and traces on one page."""
+    """Write RUN/report.html: whether to believe the fit, gaps filled, latents, calibration, scores, traces, settings."""
     print(write_report(run))
 
 
@@ -398,9 +398,10 @@ def write_report(run: Path) -> Path:
     from gpbae import report as report_module
 
     model, columns = _load(run)
-    page = run / "report.html"
+    page, scores = run / "report.html", run / "evaluation.json"
     try:
-        page.write_text(report_module.model_page(model, columns), encoding="utf-8")
+        evaluation = json.loads(scores.read_text(encoding="utf-8")) if scores.exists() else ()
+        page.write_text(report_module.model_page(model, columns, evaluation), encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page

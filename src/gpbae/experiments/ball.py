@@ -184,7 +184,8 @@ def _log_joint(history) -> np.ndarray:
 
 def write(outcome: Outcome, out: Path) -> tuple[Path, ...]:
     """results.json, two pictures and the page that shows them."""
-    from gpbae import plots, report
+    from gpbae import plots
+    from gpbae.experiments import demo_page
 
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.json"
@@ -198,5 +199,5 @@ def write(outcome: Outcome, out: Path) -> tuple[Path, ...]:
     for name, figure in pictures.items():
         figure.savefig(out / name)
     page = out / "index.html"
-    page.write_text(report.ball_page(outcome, {n: out / n for n in pictures}), encoding="utf-8")
+    page.write_text(demo_page.text(outcome, {n: out / n for n in pictures}), encoding="utf-8")
     return page, *(out / name for name in pictures), results

@@ -1,24 +1,14 @@
-"""Interactive charts for the report, as Altair values: each function takes numbers."""
+"""Charts of a run: paths, one scalar along the chains, kinetic temperatures."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from gpbae.charts.style import rounded, styled
 from gpbae.plots import BLACK, COLOURS, GREEN
 
-HEIGHT = 260
 MAX_VIDEOS = 8
-
-
-def _styled(chart: Any) -> Any:
-    """Fills its column on a desk and on a telephone; legends above, where they take no width."""
-    return (
-        chart.properties(width="container", height=HEIGHT)
-        .configure_axis(gridColor="#e5e7eb", labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
-        .configure_legend(orient="top", title=None, labelFontSize=12, symbolStrokeWidth=3)
-        .configure_view(stroke=None)
-    )
 
 
 def paths(truth: np.ndarray, draws: Mapping[str, np.ndarray], level: float = 0.9) -> Any:
@@ -45,7 +35,7 @@ def paths(truth: np.ndarray, draws: Mapping[str, np.ndarray], level: float = 0.9
             alt.Tooltip("high:Q", format=".2f", title="to")]  # fmt: skip
     line = base.mark_line(strokeWidth=1.8).encode(time, alt.Y("mean:Q", title="position"), colour, dash)
     dots = base.mark_circle(size=60, opacity=0).encode(time, alt.Y("mean:Q"), tooltip=tips)
-    return _styled(alt.layer(band, line, dots).add_params(video, word))
+    return styled(alt.layer(band, line, dots).add_params(video, word))
 
 
 def _path_rows(truth, draws, level, v, c, word):
@@ -55,18 +45,18 @@ def _path_rows(truth, draws, level, v, c, word):
     bands["truth"] = (truth[v, :, c],) * 3
     for who, (mean, low, high) in bands.items():
         for frame in range(truth.shape[1]):
-            yield {"video": v + 1, "coordinate": word, "who": who, "frame": frame, "mean": _round(mean[frame]),
-                   "low": _round(low[frame]), "high": _round(high[frame])}  # fmt: skip
+            yield {"video": v + 1, "coordinate": word, "who": who, "frame": frame, "mean": rounded(mean[frame]),
+                   "low": rounded(low[frame]), "high": rounded(high[frame])}  # fmt: skip
 
 
 def trace(values: np.ndarray, title: str, colour: str = COLOURS[0], step: str = "warm-up sweeps, then draws") -> Any:
     """One scalar along each chain, (steps, chains)."""
     import altair as alt
 
-    rows = [{"step": i + 1, "chain": c + 1, "value": _round(value)} for i, line in enumerate(values)
+    rows = [{"step": i + 1, "chain": c + 1, "value": rounded(value)} for i, line in enumerate(values)
             for c, value in enumerate(line) if np.isfinite(value)]  # fmt: skip
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
-    return _styled(
+    return styled(
         alt.Chart(alt.Data(values=rows))
         .mark_line(opacity=0.75, strokeWidth=1.3, color=colour)
         .encode(
@@ -82,8 +72,8 @@ def temperatures(blocks: Mapping[str, Mapping[str, tuple[float, float]]], tolera
     """Kinetic temperature ± 2 Monte-Carlo errors of each block of variables, one mark per model, against 1."""
     import altair as alt
 
-    rows = [{"model": model, "block": block, "temperature": _round(value), "from": _round(value - 2 * error),
-             "to": _round(value + 2 * error)} for model, found in blocks.items()
+    rows = [{"model": model, "block": block, "temperature": rounded(value), "from": rounded(value - 2 * error),
+             "to": rounded(value + 2 * error)} for model, found in blocks.items()
             for block, (value, error) in found.items() if np.isfinite(value)]  # fmt: skip
     values = [row[end] for row in rows for end in ("from", "to")] + [1 - 2 * tolerance, 1 + 2 * tolerance]
     scale = alt.Scale(domain=[min(values), max(values)], nice=True, zero=False)
@@ -101,8 +91,4 @@ def temperatures(blocks: Mapping[str, Mapping[str, tuple[float, float]]], tolera
     shape = alt.Shape("model:N", scale=alt.Scale(domain=list(blocks)))
     points = base.mark_point(filled=True, size=90, opacity=1).encode(x, shape=shape, tooltip=tips)
     errors = base.mark_rule(strokeWidth=2).encode(x=alt.X("from:Q", scale=scale), x2="to:Q")
-    return _styled(band + rule + errors + points)
-
-
-def _round(value: Any) -> float:
-    return float(f"{float(value):.6g}")
+    return styled(band + rule + errors + points)

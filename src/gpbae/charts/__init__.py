@@ -1,0 +1,36 @@
+"""Interactive charts for pages, as Altair values that hold their own numbers.
+
+A user's names are data and labels here, never field names or expressions, so they cannot become code.
+"""
+
+from gpbae.charts.fitted import (
+    calibration,
+    densities,
+    fans,
+    histogram,
+    inducing_places,
+    inducing_ranks,
+    intervals,
+    latents,
+    maps,
+    missingness,
+    traces,
+)
+from gpbae.charts.runs import paths, temperatures, trace
+
+__all__ = [
+    "calibration",
+    "densities",
+    "fans",
+    "histogram",
+    "inducing_places",
+    "inducing_ranks",
+    "intervals",
+    "latents",
+    "maps",
+    "missingness",
+    "paths",
+    "temperatures",
+    "trace",
+    "traces",
+]

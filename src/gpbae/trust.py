@@ -1,0 +1,96 @@
+"""A traffic light for every thing that can be wrong with a fit, and what to do about it."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any
+
+from gpbae.diagnostics import LARGEST_RHAT, NUM_ERRORS, SMALLEST_ACCEPTANCE, SMALLEST_ESS, TEMPERATURE_TOLERANCE
+
+DISTANT_RHAT = 1.3
+TINY_ESS = 10
+LARGE_TOLERANCE = 0.2
+LONGER = "Run longer: a larger num_warmup first, then num_samples or thinning."
+SMALLER = "Use a smaller step_size or a larger batch_size."
+
+
+class Light(StrEnum):
+    GREEN = "green"
+    AMBER = "amber"
+    RED = "red"
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Light.GREEN: "Nothing to complain of.",
+    Light.AMBER: "Good for a first look; see what to do before you rely on the intervals.",
+    Light.RED: "Not to be relied on yet; see what to change.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What was looked at, what was found, and what to do unless it is green."""
+
+    name: str
+    found: str
+    light: Light
+    advice: str = ""
+
+
+def worst(checks: Sequence[Check]) -> Light:
+    order = list(Light)
+    return max((check.light for check in checks), key=order.index, default=Light.GREEN)
+
+
+def checks(model: Any, frame: Any) -> list[Check]:
+    """All checks of a fitted model, given its diagnostics."""
+    return [*_temperatures(model, frame), *_mixing(model, frame), *_sampler(model)]
+
+
+def _temperatures(model, frame) -> Iterator[Check]:
+    for name, row in frame[frame["kinetic_temperature"].notna()].iterrows():
+        value, error = row["kinetic_temperature"], row["temperature_error"]
+        off = abs(value - model.temperature) - NUM_ERRORS * (0.0 if error != error else error)
+        light = _light(off / model.temperature, TEMPERATURE_TOLERANCE, LARGE_TOLERANCE)
+        yield Check(f"kinetic temperature, {str(name).removeprefix('block: ')}", f"{value:.3f} ± {error:.3f}", light,
+                    SMALLER if light != Light.GREEN else "")  # fmt: skip
+    if model.temperature != 1:
+        advice = "At any temperature but 1 the spread of the draws is not that of the posterior: use temperature=1."
+        yield Check("temperature asked for", f"{model.temperature:g}", Light.RED, advice)
+
+
+def _mixing(model, frame) -> Iterator[Check]:
+    r_hat, ess = frame["r_hat"].dropna(), frame["ess"].dropna()
+    if model.num_chains_ < 2:
+        yield Check("R-hat", "not available", Light.AMBER, "One chain cannot disagree with itself: use num_chains=4.")
+    elif len(r_hat):
+        light = _light(r_hat.median(), LARGEST_RHAT, DISTANT_RHAT)
+        words = f"median {r_hat.median():.2f}, largest {r_hat.max():.2f}"
+        yield Check("R-hat", words, light, "" if light == Light.GREEN else f"Chains disagree. {LONGER}")
+    if len(ess):
+        light = _light(-ess.median(), -SMALLEST_ESS, -TINY_ESS)
+        words = f"median {ess.median():.0f}, smallest {ess.min():.0f}"
+        yield Check("effective draws", words, light, "" if light == Light.GREEN else f"Draws are few. {LONGER}")
+
+
+def _sampler(model) -> Iterator[Check]:
+    if (share := model.fraction_clamped_) > 0:
+        yield Check("minibatch noise beyond the injected noise", f"{share:.1%} of coordinates", Light.RED, SMALLER)
+    acceptance = model._acceptance()
+    if acceptance is not None:
+        light = Light.GREEN if acceptance >= SMALLEST_ACCEPTANCE else Light.AMBER
+        advice = "The kernel and the inducing inputs hardly move: use a longer num_warmup or fewer num_inducing."
+        yield Check("accepted moves of the kernel", f"{acceptance:.0%}", light, "" if light == Light.GREEN else advice)
+    if len(model.dead_chains_):
+        yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED, SMALLER)
+    if unseen := model._unseen():
+        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, "Leave them out of the fit.")
+
+
+def _light(value: Any, good: Any, bearable: Any) -> Light:
+    """Larger is worse."""
+    return Light.GREEN if value <= good else Light.AMBER if value <= bearable else Light.RED
