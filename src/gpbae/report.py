@@ -179,9 +179,10 @@ def _hyperparameters(subject: Subject) -> Section:
         ]
     if view.inducing is not None and len(view.quantities) == 1:
         caption = "Median and 90% interval of the inducing inputs in order: where the model spends its detail."
-        shown.append(Chart("inducing", charts.inducing_ranks(view), caption))
+        shown.append(Chart("inducing", charts.inducing_ranks(view, view.inducing), caption))
     if view.inducing is not None and view.is_map:
-        shown.append(Chart("inducing", charts.inducing_places(view), "Draws of the inducing inputs among the data."))
+        caption = "Draws of the inducing inputs among the data."
+        shown.append(Chart("inducing", charts.inducing_places(view, view.inducing), caption))
     text = (
         "A lengthscale is the distance over which latents change, in the units of the input; noise is in standard "
         "deviations of a column."

@@ -389,7 +389,7 @@ def diagnose(run: Run) -> None:
 
 @app.command(epilog="Example: gpbae report run")
 def report(run: Run) -> None:
-    """Write RUN/report.html: whether to believe the fit, gaps filled, latents, calibration, scores, traces, settings."""
+    """Write RUN/report.html: whether to believe it, gaps filled, latents, calibration, scores, traces, settings."""
     print(write_report(run))
 
 

@@ -152,11 +152,11 @@ def intervals(named: Mapping[str, np.ndarray]) -> Any:
                   alt.Scale(type="log"), max(60, 26 * len(rows)))  # fmt: skip
 
 
-def inducing_ranks(view: Overview) -> Any:
+def inducing_ranks(view: Overview, places: np.ndarray) -> Any:
     """One input: where the first, second, … inducing input lies; draws are sorted, for inducing inputs are alike."""
     import altair as alt
 
-    low, median, high = np.quantile(np.sort(view.inducing[:, :, 0], axis=1), [0.05, 0.5, 0.95], axis=0)
+    low, median, high = np.quantile(np.sort(places[:, :, 0], axis=1), [0.05, 0.5, 0.95], axis=0)
     rows = [{"rank": m + 1, "median": rounded(median[m]), "low": rounded(low[m]), "high": rounded(high[m])}
             for m in range(len(low))]  # fmt: skip
     y = alt.Y("rank:Q", title="inducing input", scale=alt.Scale(zero=False, reverse=True))
@@ -174,11 +174,11 @@ def _rules(rows, y, name, title, scale, height) -> Any:
     return styled(ends + dots, height)
 
 
-def inducing_places(view: Overview) -> Any:
+def inducing_places(view: Overview, places: np.ndarray) -> Any:
     """Two inputs: draws of the inducing inputs among the data."""
     import altair as alt
 
-    few = view.inducing.reshape(-1, view.inducing.shape[2])
+    few = places.reshape(-1, places.shape[2])
     few = few[np.linspace(0, len(few) - 1, min(len(few), MOST_DOTS)).astype(int)]
     data = view.x[view.rows][:, view.quantities]
     rows = [{"a": rounded(a), "b": rounded(b), "what": what} for what, points in (("data", data), ("inducing", few))
