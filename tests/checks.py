@@ -267,7 +267,7 @@ def check_minibatches(prior="sparse", by_groups=False, size=4):
     parts = fresh(model.gradient)
     energies, globals_ = [], []
     for selection in selections:
-        part = inference._take_position(position, selection, make_plan(batching))
+        part = inference.take_position(position, selection, make_plan(batching))
         found, terms = parts(part, batching.batch(table, selection))
         energies.append(-sum(terms.values()))
         globals_.append(found.shared if by_groups else (found.shared, found.values))

@@ -110,7 +110,7 @@ def test_minibatch_regression_has_the_posterior_sd():
     state, _ = default_state_and_step(jnp.asarray(H))
     state = state._replace(position=jnp.asarray(mode))
     curvature = sghmc.largest_curvature(jax.random.key(1), lambda u: jnp.asarray(H) @ u, state)
-    ratio = sghmc.noise_ratio(noise, state.scale, state.preconditioner, jnp.asarray(FRICTION))
+    ratio = sghmc.noise_ratio(noise, state.scale, state.preconditioner, checks.settings(1.0, FRICTION))
     step_size = sghmc.stable_step_size(curvature, Budget.stiffness, ratio)
     assert float(step_size**2 * ratio) <= 0.3 + 1e-9
     trace = checks.simulate(4, gradient, state, checks.settings(step_size, noise=noise), 32, 500, 2500, 10)
@@ -209,3 +209,47 @@ def test_largest_curvature_is_the_largest_eigenvalue():
     found = sghmc.largest_curvature(jax.random.key(0), lambda u: H @ u, state, 200)
     np.testing.assert_allclose(found, largest, rtol=1e-3)
     assert sghmc.largest_curvature(jax.random.key(0), lambda u: H @ u, state) <= largest * (1 + 1e-9)
+
+
+def test_gradient_noise_is_compared_with_what_is_injected_at_the_temperature():
+    """Cold chains inject less, so the same gradient noise is a larger share and the step must be shorter."""
+    one = {"a": jnp.ones(3)}
+    ratios = [sghmc.noise_ratio(one, one, one, checks.settings(1.0, 0.1, t)) for t in (1.0, 0.25)]
+    np.testing.assert_allclose(ratios, [5.0, 20.0])
+    warm, cold = (float(sghmc.stable_step_size(jnp.asarray(1e-6), 0.07, r)) for r in ratios)
+    np.testing.assert_allclose(cold, warm / 2)
+
+
+def damped(num_steps=4000, step_size=0.4):
+    """Mean squares and kinetic temperatures of two leaves of N(0, 1) coordinates, each leaf with its own friction."""
+    position = {"light": jnp.zeros(1000), "heavy": jnp.zeros(1000)}
+    frictions = {"light": jnp.asarray(0.05), "heavy": jnp.asarray(0.5)}
+    chosen = checks.settings(step_size)._replace(friction=frictions)
+
+    def body(state, index):
+        state, info = sghmc.step(jax.random.fold_in(jax.random.key(0), index), state, state.position, chosen)
+        return state, (jax.tree.map(lambda a: jnp.mean(a**2), state.position), info.kinetic_temperature)
+
+    _, found = jax.jit(lambda s: jax.lax.scan(body, s, jnp.arange(num_steps)))(sghmc.init(position))
+    return [jax.tree.map(lambda a: float(jnp.mean(a[500:])), tree) for tree in found]
+
+
+def test_leaves_may_have_frictions_of_their_own():
+    """Each follows its own exact law, with s = η²; 3500 steps hold at least 175 independent momenta a coordinate."""
+    square, kinetic = damped()
+    for leaf, friction in (("light", 0.05), ("heavy", 0.5)):
+        exact = 1 / (1 - 0.4**2 / (2 * (2 - friction)))
+        np.testing.assert_allclose(square[leaf], exact, atol=4.5 * np.sqrt(2 / (1000 * 175)))
+        np.testing.assert_allclose(kinetic[leaf], exact, atol=4.5 * np.sqrt(2 / (1000 * 175)))
+
+
+def test_a_leaf_with_too_much_noise_shows_in_its_kinetic_temperature(monkeypatch):
+    sound = sghmc._momentum_update
+
+    def loud(xi, gradient, momentum, preconditioner, noise, settings):
+        louder = jnp.where(settings.friction > 0.1, 1.2, 1.0)
+        return sound(louder * xi, gradient, momentum, preconditioner, noise, settings)
+
+    monkeypatch.setattr(sghmc, "_momentum_update", loud)
+    _, kinetic = damped(1000)
+    assert kinetic["heavy"] > 1.3 and abs(kinetic["light"] - 1) < 0.1

@@ -118,7 +118,7 @@ def prepare(case: Case) -> tuple[Any, ...]:
 def _step_timer(case: Case, model, plan, table, static, chains) -> Callable:
     """A sweep of sampler steps, by the very function that `fit` runs."""
     noise = None if plan.batching.is_exact else jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
-    settings = sghmc.Settings(jnp.asarray(1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    settings = sghmc.Settings(jnp.full(1, 1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
     return lambda: inference.run_block(
         model, plan, table, static, chains, settings, jnp.ones(1), jnp.asarray(False)
     )  # fmt: skip

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import likelihoods, networks, run, start, tables, transforms, weights
+from gpbae import likelihoods, networks, run, start, starting, tables, transforms, weights
 from gpbae.autoencoder import Autoencoder
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import InputError
@@ -170,7 +170,7 @@ class Building:
             noisy = jnp.asarray(
                 latents + spread * np.random.default_rng([self.seed, 2, c]).standard_normal(latents.shape)
             )
-            chains.append(run.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
+            chains.append(starting.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
         static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
         return jax.tree.map(lambda *a: jnp.stack(a), *chains), static
 

@@ -18,7 +18,8 @@ _OTHER = InputError(
     "The checkpoint must hold the variables of this model and holds others: it was written by another release; resume "
     "it there, or begin anew in another folder."
 )
-COUNTERS = ("phase", "block", "step_size", "noise_share", "stiffest", "back_off")
+COUNTERS = ("phase", "block")
+BY_CHAIN = ("step_sizes", "noise_shares", "stiffest", "back_offs", "dead")
 
 
 class Snapshot(NamedTuple):
@@ -69,16 +70,18 @@ def arrays_of(sampler: Any) -> Arrays:
 
 
 def counters_of(sampler: Any) -> dict[str, Any]:
-    return {name: getattr(sampler, name) for name in COUNTERS} | {"dead": sampler.dead.tolist()}
+    by_chain = {name: getattr(sampler, name).tolist() for name in BY_CHAIN}
+    return {name: getattr(sampler, name) for name in COUNTERS} | by_chain
 
 
 def restore(sampler: Any, saved: Snapshot) -> None:
     """Put a sampler back where it was."""
-    if set(saved.counters) != {*COUNTERS, "dead"}:
+    if set(saved.counters) != {*COUNTERS, *BY_CHAIN}:
         raise _OTHER
     for name in COUNTERS:
         setattr(sampler, name, saved.counters[name])
-    sampler.dead = np.array(saved.counters["dead"], bool)
+    for name in BY_CHAIN:
+        setattr(sampler, name, np.array(saved.counters[name], getattr(sampler, name).dtype))
     sampler.chains = _tree("chain", saved.arrays, sampler.chains)
     if any(name.startswith("noise") for name in saved.arrays):
         structure = jax.tree.structure(sampler.chains.sampler.position)

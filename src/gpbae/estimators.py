@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import checkpoint, inducing, networks, progress, run, start, tables
+from gpbae import checkpoint, inducing, networks, progress, run, start, starting, tables
 from gpbae.building import Building, check_count
 from gpbae.errors import InputError
 from gpbae.inspection import Inspection
@@ -89,7 +89,7 @@ class BAE(Building, Questions, Inspection):
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
         with progress.display(type(self).__name__, self.progress) as listener:
             if plan.amortised and not keeper.has_begun():
-                chains = run.pretrain(plan, table, static, chains, jnp.asarray(latents), 400)
+                chains = starting.pretrain(plan, table, static, chains, jnp.asarray(latents), 400)
             result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper).run()
         self._keep(model, plan, table, static, result)
 
@@ -98,9 +98,9 @@ class BAE(Building, Questions, Inspection):
         sound = ~result.dead
         self.draws_ = jax.tree.map(lambda a: a[sound], result.draws)
         self.encoders_ = jax.tree.map(lambda a: np.asarray(a)[sound], result.chains.encoder)
-        self.step_size_, self.history_ = result.step_size, result.history
+        self.step_size_, self.history_ = result.step_sizes[sound], result.history
         self.kinetic_temperature_ = jax.tree.map(lambda a: a[sound], result.kinetic_temperature)
-        self.fraction_clamped_, self.noise_share_ = result.fraction_clamped, result.noise_share
+        self.fraction_clamped_, self.noise_share_ = result.fraction_clamped, result.noise_shares[sound]
         self.dead_chains_ = np.flatnonzero(result.dead)
         self.latent_dim_ = model.prior.latent_dim
         self.rotations_ = self._rotations()

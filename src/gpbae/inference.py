@@ -20,11 +20,12 @@ from gpbae.batches import Batching, FullBatch, Selection, Table
 from gpbae.priors import Batch
 
 ENCODER_ROWS = 128
-NUM_NOISE_BATCHES = 32
-FINITE_DIFFERENCE = 1e-3
 NUM_REFRESHES = 2
 REFRESH_LEAPFROG = 8
 REFRESH_RATE = 0.1
+REFRESHED_FRICTION = 0.5
+"""Friction of variables that are refreshed between sweeps: their moves do not need the momentum, and so many more
+independent ones are seen of the few that there are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,10 +93,10 @@ def take(state: sghmc.State, selection: Selection, plan: Plan) -> sghmc.State:
     """The part of a sampler's state that a batch touches."""
     if plan.batching.is_exact:
         return state
-    return sghmc.State(*(_take_position(p, selection, plan) for p in state))
+    return sghmc.State(*(take_position(p, selection, plan) for p in state))
 
 
-def _take_position(p: Position, selection: Selection, plan: Plan) -> Position:
+def take_position(p: Position, selection: Selection, plan: Plan) -> Position:
     rows = lambda a: a if plan.amortised else a.at[selection.rows].get(mode="clip")  # noqa: E731
     groups = lambda a: a[selection.groups] if plan.batching.values_are_local else a  # noqa: E731
     return Position(p.shared, jax.tree.map(groups, p.values), jax.tree.map(rows, p.local))
@@ -105,10 +106,10 @@ def put(state: sghmc.State, part: sghmc.State, selection: Selection, plan: Plan)
     """Write a moved part back; padding is dropped."""
     if plan.batching.is_exact:
         return part
-    return sghmc.State(*(_put_position(p, q, selection, plan) for p, q in zip(state, part, strict=True)))
+    return sghmc.State(*(put_position(p, q, selection, plan) for p, q in zip(state, part, strict=True)))
 
 
-def _put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> Position:
+def put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> Position:
     rows = lambda a, b: b if plan.amortised else a.at[selection.rows].set(b, mode="drop")  # noqa: E731
     groups = lambda a, b: a.at[selection.groups].set(b) if plan.batching.values_are_local else b  # noqa: E731
     return Position(q.shared, jax.tree.map(groups, p.values, q.values), jax.tree.map(rows, p.local, q.local))
@@ -135,19 +136,19 @@ def _local_settings(settings: sghmc.Settings, selection: Selection, plan: Plan) 
     """Gradient noise is known per variable; local gradients have none, so any rows will do."""
     if settings.noise is None:
         return settings
-    return settings._replace(noise=_take_position(settings.noise, selection, plan))
+    return settings._replace(noise=take_position(settings.noise, selection, plan))
 
 
 def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key):
     """Latents of a batch drawn from the encoder, with fresh momentum: nothing is inherited from other rows."""
     key_seed, key_momentum = jax.random.split(key)
     state = chain.sampler
-    local = _newborn(model, encoder, state.position.shared, plan.batching.batch(table, selection), key_seed)
+    local = newborn(model, encoder, state.position.shared, plan.batching.batch(table, selection), key_seed)
     fresh = sghmc.refresh_momentum(key_momentum, local, state.preconditioner.local, settings)
     return state._replace(position=state.position._replace(local=local), momentum=state.momentum._replace(local=fresh))
 
 
-def _newborn(model, encoder, shared, batch, key):
+def newborn(model, encoder, shared, batch, key):
     """Local coordinates of the encoder's draw."""
     return model.prior.coordinates(shared["prior"], autoencoder.encode(encoder, batch.y, batch.mask, key), batch)
 
@@ -160,8 +161,9 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
         state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
+    damped = settings._replace(friction=frictions(settings.friction, state.position, plan))
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, i: _sampler_step(model, plan, table, settings, adapting, c, jax.random.fold_in(key_steps, i)),
+        lambda c, i: _sampler_step(model, plan, table, damped, adapting, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
@@ -197,7 +199,7 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     return chain, report
 
 
-def _whole(table: Table) -> Batch:
+def whole(table: Table) -> Batch:
     batching = FullBatch()
     return batching.batch(table, batching.select(jax.random.key(0), table))
 
@@ -210,7 +212,7 @@ def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain
     of the chain must be drawn anew after it.
     """
     p, T = chain.sampler.position, settings.temperature
-    hyper, batch = p.shared["prior"], _whole(table)
+    hyper, batch = p.shared["prior"], whole(table)
     unit = jax.tree.map(lambda c: c * jnp.sqrt(T), chain.refresh.scale)
 
     def log_density(coordinates):
@@ -227,6 +229,16 @@ def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain
     return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), info
 
 
+def frictions(friction: Array, position: Position, plan: Plan) -> Position:
+    """One for each leaf: larger for kernel and latent noise where Metropolis-corrected moves carry them."""
+    everywhere = jax.tree.map(lambda _: friction, position)
+    if not plan.refresh:
+        return everywhere
+    prior = everywhere.shared["prior"]
+    larger = jax.tree.map(lambda a: jnp.maximum(a, REFRESHED_FRICTION), refreshed(prior))
+    return everywhere._replace(shared={**everywhere.shared, "prior": {**prior, **larger}})
+
+
 def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
     """Of a prior's hyper-parameters, those that `_refresh` moves."""
     return {k: v for k, v in hyper.items() if k in ("kernel", "log_latent_noise", "inducing")}
@@ -235,7 +247,7 @@ def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
 def _redraw(model, table, position: Position, temperature, key) -> tuple[Any, Array]:
     """Values drawn exactly given the latents of the whole table, and the temperature of the draw."""
     hyper = position.shared["prior"]
-    return model.prior.redraw_values(key, hyper, position.values, position.local, _whole(table), temperature)
+    return model.prior.redraw_values(key, hyper, position.values, position.local, whole(table), temperature)
 
 
 def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
@@ -273,13 +285,13 @@ def run_block(
     model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
     temperatures: Float[Array, " sweeps"], adapting: Array,
 ) -> tuple[Chain, Report]:  # fmt: skip
-    """As many sweeps as there are temperatures, on all chains: one compilation serves warm-up and sampling."""
+    """As many sweeps as there are temperatures, on all chains, each with a step size and gradient noise of its own: one
+    compilation serves warm-up and sampling."""
 
-    def one_chain(chain, noise):
+    def one_chain(chain, step_size, noise):
         def body(c, temperature):
-            return _sweep(
-                model, plan, table, static, settings._replace(temperature=temperature, noise=noise), adapting, c
-            )
+            own = settings._replace(step_size=step_size, temperature=temperature, noise=noise)
+            return _sweep(model, plan, table, static, own, adapting, c)
 
         chain, reports = jax.lax.scan(body, chain, temperatures)
         report = jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
@@ -287,7 +299,7 @@ def run_block(
             chain, report = _complete(model, table, chain, report, temperatures[-1])
         return (chain, report) if plan.amortised else _distil(model, plan, table, static, chain, report)
 
-    return jax.vmap(one_chain)(chains, settings.noise)
+    return jax.vmap(one_chain)(chains, settings.step_size, settings.noise)
 
 
 def _complete(model, table, chain: Chain, report: Report, temperature) -> tuple[Chain, Report]:
@@ -306,174 +318,3 @@ def _distil(model, plan, table, static, chain: Chain, report: Report) -> tuple[C
     selection = plan.batching.select(key_rows, table)
     chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
     return chain, report._replace(encoder_loss=loss)
-
-
-# Starting: MAP, curvature, step size.
-
-HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood", "inducing")
-
-
-@eqx.filter_jit
-def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, rates: Float[Array, " steps"]):
-    """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise".
-
-    Latents stay where they start for the first half: moved by a decoder that knows nothing yet, they would lose the
-    structure they were given.
-    """
-    released = jnp.arange(rates.shape[0]) >= rates.shape[0] // 2
-    transform = optax.scale_by_adam()
-
-    def one_chain(chain):
-        encoder = eqx.combine(chain.encoder, static)
-
-        def step(carry, rate_and_index):
-            position, opt_state = carry
-            rate, index, free = rate_and_index
-            key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
-            gradient, terms = _map_gradient(model, plan, table, encoder, position, key_rows, key_seed)
-            updates, opt_state = update(transform, gradient, opt_state)
-            moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
-            local = jax.tree.map(lambda a, b: jnp.where(free, a, b), moved.local, position.local)
-            return (moved._replace(local=local), opt_state), terms
-
-        position = chain.sampler.position
-        start = (position, transform.init(position))
-        (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30, released))
-        last = jax.tree.map(lambda t: t[-1], terms)
-        return chain._replace(sampler=sghmc.init(position)), last
-
-    return jax.vmap(one_chain)(chains)
-
-
-def _map_gradient(model, plan, table, encoder, position, key_rows, key_seed):
-    selection = plan.batching.select(key_rows, table)
-    batch = plan.batching.batch(table, selection)
-    if plan.amortised:
-        position = position._replace(local=_newborn(model, encoder, position.shared, batch, key_seed))
-    part = position if plan.batching.is_exact else _take_position(position, selection, plan)
-    gradient, terms = model.gradient(part, batch)
-    gradient = gradient._replace(shared=_hold(gradient.shared))
-    if plan.amortised:
-        gradient = gradient._replace(local=jax.tree.map(jnp.zeros_like, gradient.local))
-    if plan.batching.is_exact:
-        return gradient, terms
-    zeros = jax.tree.map(jnp.zeros_like, position)
-    return _put_position(zeros, gradient, selection, plan), terms
-
-
-def _hold(shared):
-    """Zero gradient for hyper-parameters and noise, wherever they stand; vectors of labels are latents of their own."""
-
-    def zero(path, g):
-        names = {str(getattr(k, "key", getattr(k, "name", ""))) for k in path}
-        return jnp.zeros_like(g) if names & set(HELD_IN_MAP) and "vectors" not in names else g
-
-    return jax.tree_util.tree_map_with_path(zero, shared)
-
-
-class Stiffness(NamedTuple):
-    """Largest preconditioned curvature, coordinate scales, gradient noise and its ratio to the injected noise."""
-
-    curvature: Array
-    scale: Position
-    noise: Position | None
-    noise_ratio: Array | None
-
-
-@eqx.filter_jit
-def measure(
-    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, friction: Array, starting: Array
-) -> Stiffness:
-    """How stiff the energy is around each chain, for the step size; `starting` also measures scales."""
-    return jax.vmap(lambda c: _measure_chain(model, plan, table, static, c, friction, starting))(chains)
-
-
-def _measure_chain(model, plan, table, static, chain, friction, starting):
-    key_rows, key_birth, key_probe, key_power, key_noise = jax.random.split(
-        jax.random.fold_in(chain.key, chain.sweep + 2**29), 5
-    )
-    selection = plan.batching.select(key_rows, table)
-    batch = plan.batching.batch(table, selection)
-    state = chain.sampler
-    if plan.amortised:
-        newborn = _newborn(model, eqx.combine(chain.encoder, static), state.position.shared, batch, key_birth)
-        state = state._replace(position=state.position._replace(local=newborn))
-    part = take(state, selection, plan)
-
-    def product(direction):
-        return _hessian_product(lambda p: model.gradient(p, batch)[0], part.position, direction)
-
-    def rescaled():
-        return sghmc.init(part.position, sghmc.curvature_scale(key_probe, product, part.position, part.scale))
-
-    part = jax.lax.cond(starting, rescaled, lambda: part)
-    curvature = sghmc.largest_curvature(key_power, product, hold_inducing(part, plan))
-    if plan.batching.is_exact:
-        return Stiffness(curvature, part.scale, None, None)
-    noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
-    ratio = sghmc.noise_ratio(noise.shared, part.scale.shared, part.preconditioner.shared, friction)
-    if not plan.batching.values_are_local:
-        values = sghmc.noise_ratio(noise.values, part.scale.values, part.preconditioner.values, friction)
-        ratio = jnp.maximum(ratio, values)
-    return Stiffness(curvature, _spread(part.scale, state.scale, plan), noise, ratio)
-
-
-def hold_inducing(state: sghmc.State, plan: Plan) -> sghmc.State:
-    """A scale of zero keeps S from the sampler where refreshing moves it."""
-    prior = state.scale.shared["prior"]
-    if not plan.refresh or "inducing" not in prior:
-        return state
-    held = {**prior, "inducing": jnp.zeros_like(prior["inducing"])}
-    return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": held}))
-
-
-def _hessian_product(gradient, position: Position, direction: Position) -> Position:
-    """H u by central differences of the gradient, which is what the block compiles anyway; exact products would
-    take several times as long to compile and the step size needs two digits."""
-    size = jnp.sqrt(jnp.maximum(sum(jnp.mean(u.astype(jnp.float64) ** 2) for u in jax.tree.leaves(direction)), 1e-30))
-    h = FINITE_DIFFERENCE / size
-
-    both = jax.lax.map(
-        lambda e: gradient(jax.tree.map(lambda p, u: p + e.astype(p.dtype) * u, position, direction)),
-        jnp.stack([h, -h]),
-    )
-    return jax.tree.map(lambda g: (g[0] - g[1]) / (2 * h).astype(g.dtype), both)
-
-
-def _spread(part: Position, whole: Position, plan: Plan) -> Position:
-    """Scales measured on a batch, for all rows: each channel gets the batch's mean."""
-    widen = lambda a, b: jnp.broadcast_to(jnp.mean(a, axis=0, keepdims=True), b.shape)  # noqa: E731
-    values = jax.tree.map(widen, part.values, whole.values) if plan.batching.values_are_local else part.values
-    return Position(part.shared, values, jax.tree.map(widen, part.local, whole.local))
-
-
-def _gradient_noise(model, plan, table, encoder, state, key):
-    """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
-
-    Amortised latents stay K steps with one batch, so the noise repeats: over times longer than a sweep it acts like
-    independent noise of K times the variance.
-    """
-
-    def one(k):
-        key_rows, key_birth = jax.random.split(k)
-        selection = plan.batching.select(key_rows, table)
-        batch = plan.batching.batch(table, selection)
-        part = take(state, selection, plan).position
-        if plan.amortised:
-            part = part._replace(local=_newborn(model, encoder, part.shared, batch, key_birth))
-        return model.gradient(part, batch)[0]
-
-    zeros = jax.tree.map(jnp.zeros_like, state.position._replace(local=state.preconditioner.local))
-    count = NUM_NOISE_BATCHES
-
-    def add(sums, index):
-        g = one(jax.random.fold_in(key, index))
-        pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
-        g = pick(g)
-        return (jax.tree.map(jnp.add, sums[0], g), jax.tree.map(lambda s, a: s + a**2, sums[1], g)), None
-
-    start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
-    (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
-    repeats = plan.sampler_steps if plan.amortised else 1
-    variance = jax.tree.map(lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total)
-    return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)

@@ -13,6 +13,7 @@ from gpbae.errors import InputError
 from gpbae.fitted import Fitted, merge
 from gpbae.predictive import Predictive
 from gpbae.priors import NormalPrior, Query
+from gpbae.recognition import recognise, remaining
 
 LARGEST_ANSWER = 60_000_000
 
@@ -170,33 +171,49 @@ class Questions(Fitted):
         return seen, chosen, z, eta
 
     def _answer_rows(self, draws, x_values, scaled, mask, rows, slots):
-        if self._is_training_table(x_values, scaled, mask, rows, slots):
-            z, eta = posterior.decode_training(self.model_, merge(draws), self.table_)
-            return np.asarray(z), np.asarray(eta)
-        z = np.zeros((self.num_chains_, jax.tree.leaves(draws)[0].shape[1], len(x_values), self.latent_dim_))
-        eta = np.zeros((*z.shape[:3], self.frame_size_), self.table_.y.dtype)
-        for part_rows, part_slots in self._parts(rows, slots, len(x_values)):
-            safe = np.minimum(part_rows, len(x_values) - 1)
+        """Rows the model was fitted to take the latents that the chain sampled; the rest is refined."""
+        numbers = self._numbers(x_values, scaled, mask, rows, slots)
+        fitted = np.flatnonzero(numbers >= 0)
+        if len(fitted):
+            recalled = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers[fitted]))
+            if len(fitted) == len(numbers):
+                return tuple(map(np.asarray, recalled))
+        S = self.num_chains_ * jax.tree.leaves(draws)[0].shape[1]
+        z = np.zeros((S, len(x_values), self.latent_dim_))
+        eta = np.zeros((S, len(x_values), self.frame_size_), self.table_.y.dtype)
+        if len(fitted):
+            z[:, fitted], eta[:, fitted] = recalled
+        for part_rows, part_slots in self._parts(rows, slots, numbers < 0):
             valid = part_rows < len(x_values)
-            given = posterior.Rows(jnp.asarray(scaled[safe], self.table_.y.dtype),
-                                   jnp.asarray(mask[safe] & valid[..., None]))  # fmt: skip
-            encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
-            part_z, part_eta, _ = posterior.refine(
-                self.model_, draws, self.table_, encoders, self._make_query(x_values, part_rows, part_slots), given,
-                self._key("refine"), self._refinement_steps,
-            )  # fmt: skip
-            z[:, :, part_rows[valid]] = np.asarray(part_z)[:, :, valid]
-            eta[:, :, part_rows[valid]] = np.asarray(part_eta)[:, :, valid]
-        return z.reshape(-1, *z.shape[2:]), eta.reshape(-1, *eta.shape[2:])
+            part_z, part_eta = self._refine_part(draws, x_values, scaled, mask, part_rows, part_slots)
+            z[:, part_rows[valid]] = part_z.reshape(S, *part_z.shape[2:])[:, valid]
+            eta[:, part_rows[valid]] = part_eta.reshape(S, *part_eta.shape[2:])[:, valid]
+        return z, eta
+
+    def _refine_part(self, draws, x_values, scaled, mask, rows, slots):
+        """Latents and η of rows that were not fitted, (chain, draw, G, q, C) and (chain, draw, G, q, P)."""
+        safe = np.minimum(rows, len(x_values) - 1)
+        given = posterior.Rows(jnp.asarray(scaled[safe], self.table_.y.dtype),
+                               jnp.asarray(mask[safe] & (rows < len(x_values))[..., None]))  # fmt: skip
+        encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
+        z, eta, _ = posterior.refine(
+            self.model_, draws, self.table_, encoders, self._make_query(x_values, rows, slots), given,
+            self._key("refine"), self._refinement_steps,
+        )  # fmt: skip
+        return np.asarray(z), np.asarray(eta)
 
     @property
     def _refinement_steps(self) -> int:
         return 5
 
-    def _parts(self, rows, slots, num_rows):
+    def _parts(self, rows, slots, left):
         """Rows of known groups stand alone given the values; a new group, or an exact GP's, moves as one block."""
+        rows, members = remaining(rows, left)
+        slots = slots[members]
+        if not len(rows):
+            return []
         if isinstance(self.model_.prior, NormalPrior):
-            return [(np.arange(num_rows)[:, None], np.zeros(num_rows, int))]
+            return [(np.flatnonzero(left)[:, None], np.zeros(left.sum(), int))]
         if self.model_.prior.couples_rows:
             return [(rows, slots)]
         parts = []
@@ -206,25 +223,20 @@ class Questions(Fitted):
                 continue
             if known:
                 table = rows[members]
-                valid = table < num_rows
+                valid = table < len(left)
                 parts.append((table[valid][:, None], np.repeat(slots[members], valid.sum(axis=1))))
             else:
                 parts.append((rows[members], slots[members]))
         return parts
 
-    def _is_training_table(self, x_values, scaled, mask, rows, slots) -> bool:
-        """Whether these are the fitted rows themselves, whose latents the chain has sampled."""
-        if self.plan_.amortised or x_values.shape != self.table_.x.shape:
-            return False
+    def _numbers(self, x_values, scaled, mask, rows, slots) -> np.ndarray:
+        """Of every row its number in the fitted table, −1 where its latents were not sampled."""
+        if self.plan_.amortised:
+            return np.full(len(x_values), -1)
         group = np.empty(len(x_values), int)
         for r, s in zip(rows, slots, strict=True):
             group[r[r < len(x_values)]] = s
-        return bool(
-            np.array_equal(x_values, np.asarray(self.table_.x))
-            and np.array_equal(mask, np.asarray(self.table_.mask))
-            and np.array_equal(scaled.astype(self.table_.y.dtype), np.asarray(self.table_.y))
-            and np.array_equal(group, np.asarray(self.table_.group))
-        )
+        return recognise(self.table_, x_values, scaled, mask, group)
 
     # Draws, and answers from them.
 

@@ -5,19 +5,19 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import PyTree
 
-from gpbae import autoencoder, checkpoint, inference, sghmc
+from gpbae import checkpoint, inference, sghmc, starting
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.checkpoint import Keeper
 from gpbae.errors import GpbaeError
 from gpbae.health import culprits_of, finite_chains, keep_sound, total
 from gpbae.inference import Chain, Plan
+from gpbae.stiffness import Stiffness, measure
 
 COLDEST = 1e-3
 NUM_MEASUREMENTS = 8
@@ -40,14 +40,14 @@ class Budget:
 
 
 class Result(NamedTuple):
-    """What a run leaves behind."""
+    """What a run leaves behind; step sizes and shares of gradient noise by chain."""
 
     draws: Position
     chains: Chain
-    step_size: float
+    step_sizes: np.ndarray
     kinetic_temperature: Position
     fraction_clamped: float
-    noise_share: float
+    noise_shares: np.ndarray
     history: list[dict[str, Any]]
     dead: np.ndarray
 
@@ -55,94 +55,20 @@ class Result(NamedTuple):
 Listener = Callable[[dict[str, Any]], None]
 
 
-@eqx.filter_jit
-def start_chain(
-    model: Autoencoder, plan: Plan, table: Table, decoder: PyTree, encoder: PyTree, latents: Float[Array, "N C"],
-    key: Key[Array, ""],
-) -> Chain:  # fmt: skip
-    """A chain at given latents, decoder and encoder."""
-    key_init, key_chain = jax.random.split(key)
-    shared, values = model.init(key_init, decoder, table.group_rows.shape[0])
-    full = _everything(table)
-    if plan.amortised:
-        selection = plan.batching.select(key_init, table)
-        local = jnp.zeros((selection.rows.shape[0], latents.shape[1]))
-    else:
-        local = model.prior.coordinates(shared["prior"], latents, full)
-    weights = eqx.filter(encoder, eqx.is_inexact_array)
-    position = Position(shared, None if plan.collapsed else values, local)
-    drawn = values if plan.collapsed else None
-    sampler = sghmc.init(position, _unit_scale(position, plan))
-    optimiser = inference.optimiser(plan).init(weights)
-    scale = inference.refreshed(sampler.scale.shared["prior"]) if plan.refresh else {}
-    refresh = inference.Refresh(scale, jnp.asarray(np.log(0.1), jnp.float64))
-    return Chain(sampler, weights, optimiser, refresh, drawn, key_chain, jnp.zeros((), jnp.int64))
-
-
-def _everything(table: Table):
-    from gpbae.batches import FullBatch
-
-    return FullBatch().batch(table, FullBatch().select(jax.random.key(0), table))
-
-
-def _unit_scale(position: Position, plan: Plan) -> Position:
-    """Ones, one per coordinate but where coordinates trade places: amortised latents keep no row, and an inducing input
-    may wander from where the energy is flat to where it is steep, so all of them take the pace of the steepest."""
-
-    def ones(path, a):
-        names = {str(getattr(k, "key", getattr(k, "name", ""))) for k in path}
-        shared = "inducing" in names or ("local" in names and plan.amortised)
-        return jnp.ones_like(a[:1] if shared else a)
-
-    return jax.tree_util.tree_map_with_path(ones, position)
-
-
-def _with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
-    """Chains at rest in new coordinates."""
-    refresh = chains.refresh
-    if plan.refresh:
-        refresh = refresh._replace(scale=inference.refreshed(scale.shared["prior"]))
-    sampler = jax.vmap(lambda p, c: inference.hold_inducing(sghmc.init(p, c), plan))(chains.sampler.position, scale)
-    return chains._replace(sampler=sampler, refresh=refresh)
-
-
-@eqx.filter_jit
-def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: Float[Array, "N C"], num_steps: int):
-    """Teach the encoder the starting latents: amortised latents are born from it from the first sweep on."""
-    full = _everything(table)
-
-    def one_chain(chain):
-        def step(carry, index):
-            weights, opt_state = carry
-            key_rows, key_seed = jax.random.split(jax.random.fold_in(key, index))
-            rows = jax.random.randint(key_rows, (min(128, latents.shape[0]),), 0, latents.shape[0])
-            small = full._replace(y=full.y[rows], mask=full.mask[rows], valid=full.valid[rows])
-            seeds = jax.random.normal(key_seed, (len(rows), eqx.combine(weights, static).seed_size), jnp.float32)
-            g = jax.grad(lambda w: autoencoder.amortisation_loss(eqx.combine(w, static), small, latents[rows], seeds))(
-                weights
-            )
-            updates, opt_state = inference.update(inference.optimiser(plan), g, opt_state)
-            return (eqx.apply_updates(weights, updates), opt_state), None
-
-        key = jax.random.fold_in(chain.key, 2**28)
-        (weights, opt_state), _ = jax.lax.scan(step, (chain.encoder, chain.optimiser), jnp.arange(num_steps))
-        return chain._replace(encoder=weights, optimiser=opt_state)
-
-    return jax.vmap(one_chain)(chains)
-
-
 class Sampler:
-    """The state of a run between blocks."""
+    """The state of a run between blocks.
+
+    Everything that is learned is learned chain by chain, so that a chain does not depend on how many others run.
+    """
 
     def __init__(self, model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, budget: Budget,
                  listener: Listener, keeper: Keeper | None = None):  # fmt: skip
         self.model, self.plan, self.table, self.static, self.budget = model, plan, table, static, budget
         self.chains, self.listener = chains, listener
         self.num_chains = chains.sweep.shape[0]
-        self.back_off = 1.0
-        self.dead = np.zeros(self.num_chains, bool)
-        self.step_size, self.noise, self.noise_share = 0.0, None, 0.0
-        self.stiffest = 0.0
+        self.dead, self.noise = np.zeros(self.num_chains, bool), None
+        self.step_sizes, self.noise_shares, self.stiffest = np.zeros((3, self.num_chains))
+        self.back_offs = np.ones(self.num_chains)
         self.history: list[dict[str, Any]] = []
         self.started = time.monotonic()
         self.keeper = Keeper() if keeper is None else keeper
@@ -194,7 +120,7 @@ class Sampler:
         self._say(phase="compiling")
         if steps:
             rates = self.budget.map_rate * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)) + 1e-4
-            self.chains, terms = inference.climb(
+            self.chains, terms = starting.climb(
                 self.model, self.plan, self.table, self.static, self.chains, jnp.asarray(rates)
             )
             self._say(phase="map", done=1, total=1, log_joint=total(terms))
@@ -203,36 +129,35 @@ class Sampler:
     def _rescale(self) -> None:
         """Measure coordinate scales where the chains are and begin again from there with momentum at rest."""
         position = self.chains.sampler.position
-        plain = jax.vmap(lambda p: sghmc.init(p, _unit_scale(p, self.plan)))(position)
-        stiffness = self._measure(self.chains._replace(sampler=plain), starting=True)
-        self.chains = _with_scale(self.chains, stiffness.scale, self.plan)
-        self.stiffest = 0.0
-        self._set_step_size(stiffness)
+        plain = jax.vmap(lambda p: sghmc.init(p, starting.unit_scale(p, self.plan)))(position)
+        found = self._measure(self.chains._replace(sampler=plain), starting=True)
+        self.chains = starting.with_scale(self.chains, found.scale, self.plan)
+        self.stiffest = np.zeros(self.num_chains)
+        self._set_step_sizes(found)
 
-    def _measure(self, chains, starting=False):
-        friction = jnp.asarray(self.budget.friction)
-        return inference.measure(
-            self.model, self.plan, self.table, self.static, chains, friction, jnp.asarray(starting)
-        )
+    def _measure(self, chains: Chain, starting: bool = False) -> Stiffness:
+        settings = self._settings()._replace(noise=None)
+        return measure(self.model, self.plan, self.table, self.static, chains, settings, jnp.asarray(starting))
 
-    def _set_step_size(self, stiffness) -> None:
-        """One step size for all chains, from the stiffest place seen since the scales were measured: curvature
-        changes along a chain.  A number given by the user stands."""
+    def _set_step_sizes(self, found: Stiffness) -> None:
+        """From the stiffest place a chain has seen since its scales were measured: curvature changes along a chain.
+        A number given by the user stands."""
         budget = self.budget
-        self.noise = stiffness.noise
-        self.stiffest = max(self.stiffest, float(jnp.max(stiffness.curvature)))
-        ratio = None if stiffness.noise_ratio is None else jnp.max(stiffness.noise_ratio)
+        self.noise = found.noise
+        self.stiffest = np.maximum(self.stiffest, np.asarray(found.curvature))
         if budget.step_size == "auto":
-            self.step_size = self.back_off * float(
-                sghmc.stable_step_size(jnp.asarray(self.stiffest), budget.stiffness, ratio)
-            )
+            stable = np.asarray(sghmc.stable_step_size(jnp.asarray(self.stiffest), budget.stiffness, found.noise_ratio))
         else:
-            self.step_size = self.back_off * float(budget.step_size)
-        self.noise_share = 0.0 if ratio is None else float(ratio) * self.step_size**2
+            stable = np.full(self.num_chains, float(budget.step_size))
+        self.step_sizes = self.back_offs * stable
+        ratios = np.zeros(self.num_chains) if found.noise_ratio is None else np.asarray(found.noise_ratio)
+        self.noise_shares = ratios * self.step_sizes**2
 
     def _settings(self) -> sghmc.Settings:
+        """Step sizes and gradient noise by chain; the temperature is the final one, for which steps are sized."""
+        budget = self.budget
         return sghmc.Settings(
-            jnp.asarray(self.step_size), jnp.asarray(self.budget.friction), jnp.asarray(1.0), self.noise
+            jnp.asarray(self.step_sizes), jnp.asarray(budget.friction), jnp.asarray(budget.temperature), self.noise
         )
 
     def _block(self, temperatures: np.ndarray, adapting: bool):
@@ -261,28 +186,32 @@ class Sampler:
             chains, report = self._block(schedule[self.block * thin : (self.block + 1) * thin], adapting=True)
             finite = finite_chains(chains, report)
             if not finite.all():
-                self._retreat(culprits_of(chains, report, ~finite))
+                self._retreat(~finite, culprits_of(chains, report, ~finite))
                 continue
             self.chains = chains
             self.block += 1
             if self.block in checkpoints:
-                self._set_step_size(self._measure(self.chains))
+                self._set_step_sizes(self._measure(self.chains))
             self._say(phase="warm-up", done=self.block, total=num_blocks, log_joint=total(report.terms),
-                      temperature=float(schedule[self.block * thin - 1]), step_size=self.step_size)  # fmt: skip
+                      temperature=float(schedule[self.block * thin - 1]), step_size=self._smallest_step())  # fmt: skip
             self._pause()
 
-    def _retreat(self, culprits: str) -> None:
-        """A block that blew up is done again with half the step."""
-        self.back_off *= 0.5
-        self.step_size *= 0.5
-        if self.back_off < 0.5**NUM_BACK_OFFS:
+    def _retreat(self, broken: np.ndarray, culprits: str) -> None:
+        """A block that blew up is done again, by the chains that did with half the step; the others repeat theirs."""
+        shorter = np.where(broken, 0.5, 1.0)
+        self.back_offs, self.step_sizes = self.back_offs * shorter, self.step_sizes * shorter
+        if self.back_offs.min() < 0.5**NUM_BACK_OFFS:
             raise GpbaeError(
                 f"The chains diverge whatever the step size: not finite near the start are {culprits}. "
                 "Check y for extreme values, standardise it, or pass a smaller step_size."
             )
-        momentum = jax.tree.map(jnp.zeros_like, self.chains.sampler.momentum)
-        self.chains = self.chains._replace(sampler=self.chains.sampler._replace(momentum=momentum))
-        self._say(phase="back-off", step_size=self.step_size, because=culprits)
+        resting = jax.tree.map(jnp.zeros_like, self.chains.sampler.momentum)
+        at_rest = self.chains._replace(sampler=self.chains.sampler._replace(momentum=resting))
+        self.chains = keep_sound(self.chains, at_rest, broken)
+        self._say(phase="back-off", step_size=self._smallest_step(), because=culprits)
+
+    def _smallest_step(self) -> float:
+        return float(self.step_sizes.min())
 
     def _sample(self) -> None:
         budget = self.budget
@@ -300,7 +229,7 @@ class Sampler:
             self.fresh.append((jax.tree.map(np.asarray, self._draw()), kinetic, clamped))
             loss, accepted = (float(np.mean(np.asarray(a))) for a in (report.encoder_loss, report.acceptance))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
-                      encoder_loss=loss, step_size=self.step_size,
+                      encoder_loss=loss, step_size=self._smallest_step(),
                       acceptance=accepted if np.isfinite(accepted) else None)  # fmt: skip
             self._pause(at_an_end=self.block == budget.num_samples)
 
@@ -308,7 +237,7 @@ class Sampler:
         position = self.chains.sampler.position
         measured = position._replace(values=self.chains.values) if self.plan.collapsed else position
         draws, kinetic, clamped = checkpoint.join(self.chunks, self._draw(), measured)
-        return Result(draws, self.chains, self.step_size, kinetic, float(np.mean(clamped)), self.noise_share,
+        return Result(draws, self.chains, self.step_sizes, kinetic, float(np.mean(clamped)), self.noise_shares,
                       self.history, self.dead)  # fmt: skip
 
     def _bury(self, broken: np.ndarray, chains: Chain, report) -> None:

@@ -38,10 +38,11 @@ class State(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a step needs besides the gradient; `noise` is Γ, or None when the gradient is exact."""
+    """What a step needs besides the gradient; `noise` is Γ, or None when the gradient is exact.  The friction is one
+    number or one for each leaf: the stationary law is the same for any."""
 
     step_size: Array
-    friction: Array
+    friction: Array | PyTree
     temperature: Array
     noise: PyTree | None = None
 
@@ -78,8 +79,8 @@ def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings
     draws = normal_like(key, gradient)
     noise = jax.tree.map(jnp.zeros_like, state.preconditioner) if settings.noise is None else settings.noise
     moved = jax.tree.map(
-        lambda xi, g, v, p, n, c: _momentum_update(xi, g, v, p, n * c**2, settings),
-        draws, gradient, state.momentum, state.preconditioner, noise, state.scale,
+        lambda xi, g, v, p, n, c, a: _momentum_update(xi, g, v, p, n * c**2, settings._replace(friction=a)),
+        draws, gradient, state.momentum, state.preconditioner, noise, state.scale, _frictions(settings, gradient),
     )  # fmt: skip
     momentum, clamped = _unzip(moved, gradient)
     position = jax.tree.map(lambda p, c, v: p + c * v, state.position, state.scale, momentum)
@@ -129,10 +130,16 @@ def refresh_momentum(key: Key[Array, ""], momentum: Array, preconditioner: Array
 
 def kinetic_temperature(momentum: PyTree, preconditioner: PyTree, settings: Settings) -> PyTree:
     """T̂ = mean of v² (2 − α) / (2 η² m), which has expectation T as η → 0, leaf by leaf."""
-    factor = (2 - settings.friction) / (2 * settings.step_size**2)
     return jax.tree.map(
-        lambda v, p: factor * jnp.mean((v**2 * jnp.sqrt(p)).astype(jnp.float64)), momentum, preconditioner
-    )
+        lambda v, p, a: (2 - a) / (2 * settings.step_size**2) * jnp.mean((v**2 * jnp.sqrt(p)).astype(jnp.float64)),
+        momentum, preconditioner, _frictions(settings, momentum),
+    )  # fmt: skip
+
+
+def _frictions(settings: Settings, like: PyTree) -> PyTree:
+    if isinstance(settings.friction, Array):
+        return jax.tree.map(lambda _: settings.friction, like)
+    return settings.friction
 
 
 def gaussian_stationary_variance(precision: Array, preconditioner: Array, step_size: float, friction: float) -> Array:
@@ -184,7 +191,7 @@ def stable_step_size(
     """η with η² λ_max = target, and on minibatches with gradient noise at most a given share of the injected noise.
 
     The relative bias of a variance is s/(2(2−α) − s), so target = 0.07 keeps the stiffest direction within 2 %.
-    `noise_ratio` is max m Γ / (2 α): the gradient's noise over the injected noise at η = 1.
+    `noise_ratio` is max m Γ / (2 α T): the gradient's noise over the injected noise at η = 1.
     """
     eta2 = target / curvature
     if noise_ratio is not None:
@@ -192,13 +199,13 @@ def stable_step_size(
     return jnp.sqrt(eta2)
 
 
-def noise_ratio(noise: PyTree, scale: PyTree, preconditioner: PyTree, friction: Array) -> Array:
-    """max over coordinates of m c² Γ / (2 α): multiply by η² for gradient noise over injected noise."""
-    ratios = jax.tree.map(
-        lambda n, c, p: jnp.max(n * c**2 / jnp.sqrt(p), initial=0.0).astype(jnp.float64) / (2 * friction),
-        noise, scale, preconditioner,
-    )  # fmt: skip
-    return jnp.max(jnp.stack([jnp.zeros(()), *jax.tree.leaves(ratios)]))
+def noise_ratio(noise: PyTree, scale: PyTree, preconditioner: PyTree, settings: Settings) -> Array:
+    """max over coordinates of m c² Γ / (2 α T): multiply by η² for gradient noise over injected noise."""
+    largest = jax.tree.map(
+        lambda n, c, p: jnp.max(n * c**2 / jnp.sqrt(p), initial=0.0).astype(jnp.float64), noise, scale, preconditioner
+    )
+    injected = 2 * settings.friction * settings.temperature
+    return jnp.max(jnp.stack([jnp.zeros(()), *jax.tree.leaves(largest)])) / injected
 
 
 def _mean_to(a: Array, shape: tuple[int, ...]) -> Array:

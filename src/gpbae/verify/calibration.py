@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from gpbae import gp, inference, networks, run, sghmc, start
+from gpbae import gp, inference, networks, run, sghmc, start, starting
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.likelihoods import Gaussian
+from gpbae.stiffness import measure
 from gpbae.verify.oracle import functionals
 from gpbae.verify.worlds import Numbers, full_batch, small_model
 
@@ -30,7 +31,7 @@ def calibration_ranks(num_replicates: int, seed: int = 0, budget: run.Budget = C
     truth, cells = draw(jax.random.split(jax.random.key(seed), num_replicates))
     rng = np.random.default_rng(seed)
     latents = [start.principal_latents(np.asarray(y), np.ones((20, 3), bool), 1, rng) for y in cells]
-    begin = jax.jit(jax.vmap(lambda z, k: run.start_chain(model, plan, table, decoder, encoder, z, k)))
+    begin = jax.jit(jax.vmap(lambda z, k: starting.start_chain(model, plan, table, decoder, encoder, z, k)))
     chains = begin(jnp.asarray(np.stack(latents)), jax.random.split(jax.random.key(seed + 1), num_replicates))
     static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
     result = Replicates(model, plan, table, cells, static, chains, budget).run()
@@ -60,7 +61,7 @@ def draw_from_prior(key: Any, model: Autoencoder, decoder: Any, table: Table) ->
 
 
 class Replicates(run.Sampler):
-    """Algorithm 1 with a table of its own for every chain, and a step size of its own."""
+    """Algorithm 1 with a table of its own for every chain."""
 
     def __init__(self, model, plan, table, cells, static, chains, budget):
         super().__init__(model, plan, table, static, chains, budget, lambda event: None)
@@ -84,30 +85,25 @@ class Replicates(run.Sampler):
         rates = jnp.asarray(self.budget.map_rate * 0.5 * (1 + np.cos(np.pi * np.arange(steps) / steps)) + 1e-4)
 
         def climb(table, chains, rates):
-            return inference.climb(self.model, self.plan, table, self.static, chains, rates)
+            return starting.climb(self.model, self.plan, table, self.static, chains, rates)
 
         self.chains, _ = self._each("climb", climb, (self.chains,), rates)
         self._rescale()
 
     def _measure(self, chains, starting=False):
-        def measure(table, chains, friction, starting):
-            return inference.measure(self.model, self.plan, table, self.static, chains, friction, starting)
+        def measured(table, chains, settings, starting):
+            return measure(self.model, self.plan, table, self.static, chains, settings, starting)
 
-        return self._each("measure", measure, (chains,), jnp.asarray(self.budget.friction), jnp.asarray(starting))
-
-    def _set_step_size(self, stiffness):
-        self.stiffest = np.maximum(self.stiffest, np.asarray(stiffness.curvature))
-        self.step_size = self.back_off * np.sqrt(self.budget.stiffness / self.stiffest)
+        return self._each("measure", measured, (chains,), self._settings(), jnp.asarray(starting))
 
     def _block(self, temperatures, adapting):
-        def block(table, chains, step_size, temperatures, adapting):
-            settings = sghmc.Settings(step_size, jnp.asarray(self.budget.friction), jnp.asarray(1.0))
-            return inference.run_block(
-                self.model, self.plan, table, self.static, chains, settings, temperatures, adapting
-            )
+        def block(table, chains, step_size, settings, temperatures, adapting):
+            own = settings._replace(step_size=step_size[None])
+            return inference.run_block(self.model, self.plan, table, self.static, chains, own, temperatures, adapting)
 
-        batched = (self.chains, jnp.asarray(self.step_size))
-        return self._each("block", block, batched, jnp.asarray(temperatures), jnp.asarray(adapting))
+        settings = self._settings()
+        batched = (self.chains, settings.step_size)
+        return self._each("block", block, batched, settings, jnp.asarray(temperatures), jnp.asarray(adapting))
 
 
 def _calibrated(model, table, cells, draws) -> dict[str, np.ndarray]:

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import networks, run, sghmc
+from gpbae import networks, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
 from gpbae.estimators import SGPBAE
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 from gpbae.priors import Batch
+from gpbae.starting import start_chain
 
 Numbers = dict[str, float]
 
@@ -50,7 +51,7 @@ def prepared(estimator, num_rows: int = 12, seed: int = 0) -> tuple[Autoencoder,
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, None)
     key_decoder, key_encoder, key_chain = jax.random.split(jax.random.key(seed), 3)
     latents = jnp.asarray(latents)
-    chain = run.start_chain(model, plan, table, decoder_of(key_decoder), encoder_of(key_encoder), latents, key_chain)
+    chain = start_chain(model, plan, table, decoder_of(key_decoder), encoder_of(key_encoder), latents, key_chain)
     position = chain.sampler.position._replace(values=chain.values if plan.collapsed else chain.sampler.position.values)
     noise = sghmc.normal_like(jax.random.key(seed + 1), position)
     return model, table, jax.tree.map(lambda a, b: a + jnp.asarray(0.2, a.dtype) * b, position, noise)
