@@ -10,16 +10,29 @@ from gpbae.data.tables import jura, score_jura
 from gpbae.experiments import shared_plots
 from gpbae.experiments.cells import TRANSFORMS, hidden_cells, hide
 from gpbae.experiments.experiment import Experiment, Metric, Plot, Problem, Run, Scores, models
+from gpbae.kernels import Matern32
 from gpbae.networks import MLP
 
 # Settings: change a number here and nowhere else.
 
-EVERY = {"latent_dim": 2, "decoder": MLP((20,), "tanh"), "encoder": MLP((20,), "tanh"), "transform": "log"}
+EVERY = {
+    "latent_dim": 3,
+    "decoder": MLP((20,), "tanh"),
+    "encoder": MLP((20,), "tanh"),
+    "transform": "log",
+    "soil": True,
+    "kernel": Matern32(),  # a lengthscale per input: place, and each kind of rock and land use
+    "latent_noise": 0.3,  # metals of one site vary together beyond what place and soil explain
+    "sample_latent_noise": True,
+}
+SPARSE = {**EVERY, "num_inducing": 64}
+WITHOUT_INPUTS = {k: v for k, v in EVERY.items() if k not in ("kernel", "latent_noise", "sample_latent_noise")}
 MODELS = {
-    "sgp-bae": {"estimator": "SGPBAE", "title": "SGP-BAE", **EVERY, "num_inducing": 64},
-    "dsgp-bae": {"estimator": "DSGPBAE", "title": "DSGP-BAE, 3 layers", **EVERY, "num_inducing": 64, "num_layers": 3},
+    "sgp-bae": {"estimator": "SGPBAE", "title": "SGP-BAE", **SPARSE},
+    "sgp-bae-places": {"estimator": "SGPBAE", "title": "SGP-BAE, places only", **SPARSE, "soil": False},
+    "dsgp-bae": {"estimator": "DSGPBAE", "title": "DSGP-BAE, 3 layers", **SPARSE, "num_layers": 3},
     "gp-bae": {"estimator": "GPBAE", "title": "GP-BAE", **EVERY},
-    "bae": {"estimator": "BAE", "title": "BAE", **EVERY},
+    "bae": {"estimator": "BAE", "title": "BAE", **WITHOUT_INPUTS},
 }
 BUDGETS = {
     "full": {"num_chains": 2, "num_warmup": 400, "num_samples": 100, "thinning": 10},

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from gpbae.verify.calibration import CALIBRATION, Replicates, calibration_ranks, draw_from_prior, p_values
+from gpbae.verify.coverage import interval_coverage
 from gpbae.verify.identities import (
     minibatches_average,
     one_layer_is_sparse,
@@ -36,6 +37,7 @@ __all__ = [
     "gaussian_law",
     "gp_regression",
     "in_double",
+    "interval_coverage",
     "kinetic_temperatures",
     "minibatches_average",
     "minimum",
@@ -116,5 +118,9 @@ def _checks(quick: bool) -> dict[str, tuple[Callable, str, Callable, Callable]]:
     checks["simulation-based calibration"] = (
         lambda: p_values(calibration_ranks(48 if quick else 208)), "χ² p > 0.01 for every quantity",
         lambda n: min(n.values()) > 0.01, lambda n: "p " + ", ".join(f"{k} {p:.2f}" for k, p in n.items()),
+    )  # fmt: skip
+    checks["intervals of hidden cells"] = (
+        lambda: interval_coverage(32 if quick else 100), "every level within 3 standard errors",
+        lambda n: n["errors"] <= 3, lambda n: ", ".join(f"{k} {v:.3f}" for k, v in n.items()),
     )  # fmt: skip
     return checks

@@ -1,12 +1,13 @@
 """Simulation-based calibration: where truth comes from the prior, its rank among posterior draws is uniform."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.stats
+from jaxtyping import Array, Bool, Float
 
 from gpbae import gp, inference, networks, run, sghmc, start, starting
 from gpbae.autoencoder import Autoencoder, Position
@@ -19,23 +20,39 @@ from gpbae.verify.worlds import Numbers, full_batch, small_model
 CALIBRATION = run.Budget(160, 31, 32, 300, 0.05, 1.0, "auto")
 
 
-def calibration_ranks(num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION) -> dict[str, np.ndarray]:
-    """Ranks of true values among posterior draws, tables drawn from the model's own prior: (replicates,) each."""
+class Simulated(NamedTuple):
+    """Tables drawn from a model's own prior, what they were drawn from, and posterior draws (table, draw, ...)."""
+
+    model: Autoencoder
+    table: Table
+    truth: Position
+    cells: Float[Array, "R N P"]
+    draws: Position
+
+
+def simulate(num_tables: int, observed: Bool[np.ndarray, "N P"], seed: int, budget: run.Budget) -> Simulated:
+    """Draw tables, then sample the posterior of each given its observed cells."""
     linear = networks.Linear().decoder(jax.random.key(3), 1, (3,))
     estimator = small_model(linear, num_inducing=5, inducing_prior="uniform", standardise=False, encoder_steps=0,
                             likelihood=Gaussian(noise=0.5))  # fmt: skip
-    x = np.linspace(0, 1, 20)[:, None]
-    model, plan, table, decoder_of, encoder_of, _ = estimator._prepare(x, np.zeros((20, 3)), None)
+    x = np.linspace(0, 1, len(observed))[:, None]
+    model, plan, table, decoder_of, encoder_of, _ = estimator._prepare(x, np.where(observed, 0.0, np.nan), None)
     decoder, encoder = decoder_of(jax.random.key(0)), encoder_of(jax.random.key(0))
     draw = jax.jit(jax.vmap(lambda k: draw_from_prior(k, model, decoder, table)))
-    truth, cells = draw(jax.random.split(jax.random.key(seed), num_replicates))
+    truth, cells = draw(jax.random.split(jax.random.key(seed), num_tables))
     rng = np.random.default_rng(seed)
-    latents = [start.principal_latents(np.asarray(y), np.ones((20, 3), bool), 1, rng) for y in cells]
+    latents = [start.principal_latents(np.asarray(y), observed, 1, rng) for y in cells]
     begin = jax.jit(jax.vmap(lambda z, k: starting.start_chain(model, plan, table, decoder, encoder, z, k)))
-    chains = begin(jnp.asarray(np.stack(latents)), jax.random.split(jax.random.key(seed + 1), num_replicates))
+    chains = begin(jnp.asarray(np.stack(latents)), jax.random.split(jax.random.key(seed + 1), num_tables))
     static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
     result = Replicates(model, plan, table, cells, static, chains, budget).run()
-    ours = _calibrated(model, table, cells, result.draws)
+    return Simulated(model, table, truth, cells, result.draws)
+
+
+def calibration_ranks(num_replicates: int, seed: int = 0, budget: run.Budget = CALIBRATION) -> dict[str, np.ndarray]:
+    """Ranks of true values among posterior draws, tables drawn from the model's own prior: (replicates,) each."""
+    model, table, truth, cells, draws = simulate(num_replicates, np.ones((20, 3), bool), seed, budget)
+    ours = _calibrated(model, table, cells, draws)
     truth = _calibrated(model, table, cells, jax.tree.map(lambda a: a[:, None], truth))
     return {name: np.sum(ours[name] < truth[name], axis=1) for name in truth}
 
