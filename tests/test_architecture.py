@@ -16,8 +16,9 @@ LAYERS = (
     "health stiffness",
     "starting fitted",
     "run",
-    "building questions inspection",
+    "building questions inspection contract",
     "estimators",
+    "baselines",
     "io overview files terminal trust",
     "settings plots page",
     "charts figures",
@@ -29,7 +30,9 @@ LAYERS = (
     "__main__",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
-CONVENIENCES = {("estimators", name) for name in ("io", "report", "runfolder")}  # imported when called
+CONVENIENCES = {
+    (home, name) for home in ("estimators", "baselines") for name in ("io", "report", "runfolder")
+}  # imported when called
 SOURCE = Path(gpbae.__file__).parent
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpbae import estimators, expressions, settings
+from gpbae import baselines, estimators, expressions, settings
 from gpbae.errors import InputError
 
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
@@ -41,7 +41,7 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 def estimator(name: str, arguments: dict[str, Any]) -> Any:
     """The model of that name with these arguments; kernels and the like may be written as text."""
-    cls = getattr(estimators, name)
+    cls = getattr(estimators if hasattr(estimators, name) else baselines, name)
     for key in arguments:
         if key not in cls._names():
             close = difflib.get_close_matches(key, cls._names(), n=1)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from gpbae import checkpoint, inducing, networks, progress, run, start, starting, tables
 from gpbae.building import Building, check_count
+from gpbae.contract import Contract
 from gpbae.errors import InputError
 from gpbae.inspection import Inspection
 from gpbae.kernels import RBF, AbstractKernel, label_columns
@@ -21,7 +21,7 @@ from gpbae.questions import Questions
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class BAE(Building, Questions, Inspection):
+class BAE(Building, Questions, Inspection, Contract):
     """Bayesian autoencoder with independent N(0, I) latents; x is not needed.
 
     Parameters
@@ -63,8 +63,6 @@ class BAE(Building, Questions, Inspection):
     num_map_steps: int = 500
     seed: int = 0
     progress: bool | Callable[[dict[str, Any]], None] = True
-
-    # scikit-learn's contract, without importing it.
 
     def fit(self, x: Any, y: Any, groups: Any = None, run_dir: Any = None):
         """Sample the posterior given a table y (NaN = missing), its inputs x and optional group labels.
@@ -119,36 +117,8 @@ class BAE(Building, Questions, Inspection):
 
         Path(path).write_text(report.model_page(self), encoding="utf-8")
 
-    # scikit-learn's contract, without importing it.
-
-    @classmethod
-    def _names(cls) -> list[str]:
-        return list(inspect.signature(cls).parameters)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._names()}
-
-    def set_params(self, **params: Any):
-        for name, value in params.items():
-            if name not in self._names():
-                raise InputError(
-                    f"{type(self).__name__} has no argument {name!r}; it takes {', '.join(self._names())}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = {n: p.default for n, p in inspect.signature(type(self)).parameters.items()}
-        given = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n])]
-        return f"{type(self).__name__}({', '.join(given)})"
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "draws_")
-
-    def __sklearn_tags__(self):
-        from sklearn.utils import Tags, TargetTags
-
-        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -277,10 +247,3 @@ def _seeds(num: int, num_hidden: int, width: int) -> np.ndarray:
     half = np.random.default_rng(0).standard_normal((-(-num // 2), num_hidden, width))
     both = np.concatenate([half, -half])[:num]
     return both / np.sqrt(np.mean(both**2, axis=0, keepdims=True)) if num > 1 and both.size else both
-
-
-def _same(a, b) -> bool:
-    try:
-        return bool(a is b or a == b)
-    except (TypeError, ValueError):
-        return False

@@ -29,6 +29,7 @@ import numpy as np
 import gpbae
 from gpbae import (
     autoencoder,
+    baselines,
     batches,
     estimators,
     inducing,
@@ -47,10 +48,11 @@ from gpbae.errors import GpbaeError, InputError
 FORMAT, VERSION = "gpbae model", 1
 MANIFEST, DRAWS, ARRAYS = storage.MANIFEST, "draws.safetensors", "arrays.safetensors"
 FILES = (DRAWS, ARRAYS, MANIFEST)
-ESTIMATORS = {c.__name__: c for c in (estimators.BAE, estimators.GPBAE, estimators.SGPBAE, estimators.DSGPBAE)}
+OWN = (estimators.BAE, estimators.GPBAE, estimators.SGPBAE, estimators.DSGPBAE)
+ESTIMATORS = {c.__name__: c for c in (*OWN, *baselines.ESTIMATORS)}
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "safetensors")
-HOMES = (autoencoder, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables, transforms,
-         weights)  # fmt: skip
+HOMES = (autoencoder, baselines, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables,
+         transforms, weights)  # fmt: skip
 ROLES = ("decoder", "encoder")
 
 
@@ -255,7 +257,7 @@ ROLE_OF = {"model_": "decoder", "draws_": "decoder", "kinetic_temperature_": "de
            "encoders_": "encoder", "encoder_static_": "encoder"}  # fmt: skip
 
 
-def save(model: estimators.BAE, path: Any) -> None:
+def save(model: estimators.BAE | baselines.Baseline, path: Any) -> None:
     """Write a fitted model to a folder, at once or not at all."""
     from safetensors.numpy import save as to_bytes
 

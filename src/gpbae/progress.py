@@ -162,6 +162,8 @@ def _note(event: dict[str, Any]) -> str:
     parts = []
     if "log_joint" in event:
         parts.append("log joint " + " ".join(f"{v:.4g}" for v in np.atleast_1d(event["log_joint"])))
+    if "bound" in event:
+        parts.append(f"bound {event['bound']:.4g}")
     if "temperature" in event:
         parts.append(f"T {event['temperature']:.3g}")
     if event["phase"] == "resumed":

@@ -12,7 +12,10 @@ import typer
 from gpbae import terminal
 from gpbae.errors import GpbaeError, InputError, Interrupted
 
-MODELS = {"bae": "BAE", "gp-bae": "GPBAE", "sgp-bae": "SGPBAE", "dsgp-bae": "DSGPBAE"}
+MODELS = {"bae": "BAE", "gp-bae": "GPBAE", "sgp-bae": "SGPBAE", "dsgp-bae": "DSGPBAE", "vae": "VAE", "cvae": "CVAE",
+          "gppvae": "GPPVAE", "gpvae": "GPVAE", "gp-vae": "BandedGPVAE", "sgp-vae": "SGPVAE", "svgp-vae": "SVGPVAE",
+          "deep-svigp": "DeepSVIGP", "igp": "IGP", "gpar": "GPAR"}  # fmt: skip
+WITHOUT_INPUTS = ("bae", "vae")
 Model = StrEnum("Model", {name.replace("-", "_"): name for name in MODELS})
 
 app = typer.Typer()
@@ -72,7 +75,7 @@ def fit(
         str | None,
         typer.Option(help="log, yeo-johnson, auto or none, for all or as CO=log,NO*=log.", rich_help_panel=MODEL),
     ] = None,
-    model: Annotated[Model, typer.Option(help="Which of the four models.", rich_help_panel=MODEL)] = Model.sgp_bae,  # type: ignore[attr-defined]
+    model: Annotated[Model, typer.Option(help="Which of the models.", rich_help_panel=MODEL)] = Model.sgp_bae,  # type: ignore[attr-defined]
     latent_dim: Annotated[
         int | None, typer.Option(min=1, help="Number of latents; else found from the data.", rich_help_panel=MODEL)
     ] = None,
@@ -110,8 +113,10 @@ def fit(
     """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
     from gpbae import arguments, files, progress, roles
 
-    if not _names(inputs) and model.value != "bae":
-        raise typer.BadParameter(f"{model.value} needs an input column; only bae needs none.", param_hint="--inputs")
+    if not _names(inputs) and model.value not in WITHOUT_INPUTS:
+        raise typer.BadParameter(
+            f"{model.value} needs an input column; only bae and vae need none.", param_hint="--inputs"
+        )
     kinds = _holdouts(evaluate or ("cells" if evaluate_only else None))
     table = files.read(data)
     columns, table = _roles(table, inputs, outputs, exclude, groups, missing or [], first, last, date_format)
@@ -241,8 +246,23 @@ def _sample(estimator: Any, x: Any, y: Any, groups: Any, run: Path, quiet: bool 
     finally:
         watch.process_is_ours = False
         estimator.progress = wanted
-    for words in fitted.diagnostics().attrs["warnings"]:
+    for words in fitted.diagnostics().attrs["warnings"] if _is_sampled(fitted) else ():
         terminal.say(f"Warning: {words}")
+
+
+def _is_sampled(model: Any) -> bool:
+    """Ours has chains to ask about; a baseline was optimised."""
+    from gpbae import estimators
+
+    return isinstance(model, estimators.BAE)
+
+
+def _check_sampled(model: Any) -> None:
+    if not _is_sampled(model):
+        raise InputError(
+            f"{type(model).__name__} was optimised, not sampled, so there are no chains to report on; impute, predict "
+            "and `fit --evaluate` work."
+        )
 
 
 @app.command(epilog="Example: gpbae resume run")
@@ -380,6 +400,7 @@ def encode(
 def diagnose(run: Run) -> None:
     """Has the chain mixed, and was it a sampler at all?  A table, then plain words."""
     model, _ = _load(run)
+    _check_sampled(model)
     frame = model.diagnostics()
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(repr(model), ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
@@ -398,6 +419,7 @@ def write_report(run: Path) -> Path:
     from gpbae import report as report_module
 
     model, columns = _load(run)
+    _check_sampled(model)
     page, scores = run / "report.html", run / "evaluation.json"
     try:
         evaluation = json.loads(scores.read_text(encoding="utf-8")) if scores.exists() else ()

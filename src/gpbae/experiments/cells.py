@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from gpbae import metrics
-from gpbae.experiments.experiment import LEVEL, Problem
+from gpbae.experiments.experiment import LEVEL, Problem, Sampled
 
 NUM_FOLLOWED = 200
 
@@ -40,7 +40,7 @@ class Cells:
     upper: Float[np.ndarray, "N P"]
     nlpd: float
     coverage: float
-    chains: Float[np.ndarray, "chains draws cells"]
+    chains: Float[np.ndarray, "chains draws cells"] | None
 
 
 def hide(y: Any, rows: np.ndarray, columns: Sequence[str]) -> tuple[Any, Any]:
@@ -76,7 +76,9 @@ def hidden_cells(model: Any, problem: Problem, transform: str = "none") -> Cells
     )
 
 
-def followed(model: Any, means: Float[np.ndarray, "S cells"]) -> Float[np.ndarray, "chains draws shown"]:
-    """Some predictive means along the chains, evenly spread over the cells."""
+def followed(model: Any, means: Float[np.ndarray, "S cells"]) -> Float[np.ndarray, "chains draws shown"] | None:
+    """Some predictive means along the chains, evenly spread over the cells; None where there are no chains."""
+    if not isinstance(model, Sampled):
+        return None
     shown = np.unique(np.linspace(0, means.shape[1] - 1, min(means.shape[1], NUM_FOLLOWED)).round().astype(int))
     return means[:, shown].reshape(model.num_chains_, -1, len(shown))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,10 +23,12 @@ class Setting:
     options: Mapping[str, Any]
 
     def make(self, seed: int, progress: Any, **more: Any) -> Any:
-        """The estimator, unfitted; `more` are arguments that only the data can give."""
-        from gpbae import estimators
+        """The estimator, unfitted; `more` are arguments that only the data can give, to those who take them."""
+        from gpbae import baselines, estimators
 
-        return getattr(estimators, self.estimator)(**{**self.arguments, **more, "seed": seed, "progress": progress})
+        cls = getattr(estimators if hasattr(estimators, self.estimator) else baselines, self.estimator)
+        wanted = {name: value for name, value in more.items() if name in cls._names()}
+        return cls(**{**self.arguments, **wanted, "seed": seed, "progress": progress})
 
     def described(self) -> dict[str, str]:
         """As text: equal if and only if the settings are."""
@@ -34,6 +36,18 @@ class Setting:
 
         told = {"estimator": self.estimator, **self.arguments, **self.options}
         return {name: eqx.tree_pformat(value, short_arrays=False) for name, value in told.items()}
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """What only a model with chains can be asked; a model that was optimised has none of it."""
+
+    @property
+    def num_chains_(self) -> int: ...
+
+    def kinetic_temperatures_(self) -> Mapping[str, tuple[float, float]]: ...
+
+    def diagnostics(self) -> Any: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +84,12 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """Metrics by name; arrays that figures are drawn from; `chains` are some predictive means, (chain, draw, cell)."""
+    """Metrics by name; arrays that figures are drawn from; `chains` are some predictive means, (chain, draw, cell),
+    None for a model that was not sampled."""
 
     metrics: Mapping[str, float]
     arrays: Mapping[str, np.ndarray]
-    chains: np.ndarray
+    chains: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpbae import diagnostics, files, storage
-from gpbae.experiments.experiment import Experiment, Run, Scores
+from gpbae.experiments.experiment import Experiment, Run, Sampled, Scores
 
 NUM_KEPT_TRACES = 8
 
@@ -74,8 +74,10 @@ def run(
     model.fit(problem.x, problem.y, groups=problem.groups, run_dir=run_dir)
     fitted = time.monotonic()
     scores = experiment.score(model, problem, setting.options)
-    temperatures = model.kinetic_temperatures_()
-    warned = (*problem.notes, *model.diagnostics().attrs["warnings"])
+    temperatures = model.kinetic_temperatures_() if isinstance(model, Sampled) else {}
+    warned = problem.notes
+    if isinstance(model, Sampled):
+        warned = (*warned, *model.diagnostics().attrs["warnings"])
     health = _health(scores, temperatures)
     kept = {name: float(value) for name, value in {**scores.metrics, **health}.items() if np.isfinite(value)}
     arrays = _arrays(scores, model)
@@ -86,7 +88,7 @@ def run(
 
 
 def _health(scores: Scores, temperatures) -> dict[str, float]:
-    found = r_hat(scores.chains)
+    found = np.empty(0) if scores.chains is None else r_hat(scores.chains)
     median = {"r_hat_median": float(np.median(found))} if len(found) else {}
     return median | {f"kinetic_temperature.{block}": value for block, (value, _) in temperatures.items()}
 
@@ -99,6 +101,8 @@ def r_hat(chains: np.ndarray) -> np.ndarray:
 
 def _arrays(scores: Scores, model: Any) -> dict[str, np.ndarray]:
     """What figures need: the experiment's own arrays, R-hats, traces and the log joint along the run."""
+    if scores.chains is None:
+        return {name: _small(np.asarray(values)) for name, values in scores.arrays.items()}
     shown = np.unique(np.linspace(0, scores.chains.shape[2] - 1, NUM_KEPT_TRACES).round().astype(int))
     events = [np.atleast_1d(e["log_joint"]) for e in model.history_ if e["phase"] in ("warm-up", "sampling")]
     every = {**scores.arrays, "r_hat": r_hat(scores.chains), "traces": scores.chains[..., shown],

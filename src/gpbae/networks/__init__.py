@@ -24,6 +24,7 @@ from gpbae.networks.layers import (
     network_dtype,
     over_rows,
 )
+from gpbae.networks.partial import FactorEncoder, FactorNet, IndexEncoder, IndexNet, PointEncoder, PointNet
 from gpbae.networks.steerable import Steerable, SteerableDecoder
 
 __all__ = [
@@ -37,10 +38,16 @@ __all__ = [
     "ConvEncoder",
     "Dense",
     "DenseEncoder",
+    "FactorEncoder",
+    "FactorNet",
     "Identity",
     "IdentityDecoder",
+    "IndexEncoder",
+    "IndexNet",
     "Layer",
     "Linear",
+    "PointEncoder",
+    "PointNet",
     "Starting",
     "Steerable",
     "SteerableDecoder",

@@ -1,0 +1,295 @@
+"""Variational autoencoders as estimators: what each baseline is told, and what it puts together."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gpbae import gp, networks, start, tables
+from gpbae.baselines.base import Baseline, normal_scores
+from gpbae.baselines.latents import AbstractLaw, Exact, FreeSparse, Independent, Sparse
+from gpbae.baselines.variational import VariationalAutoencoder, negative_bound, train
+from gpbae.batches import Batching, FullBatch, GroupBatch, RowBatch, Table
+from gpbae.building import Building, check_count
+from gpbae.errors import InputError
+from gpbae.estimators import GPBAE
+from gpbae.predictive import Predictive
+
+ROWS_AT_ONCE = 2000
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class VAE(Baseline):
+    """Variational autoencoder with independent N(0, I) latents (Kingma & Welling 2014); x is not needed.
+
+    latent_dim : number of latents; None takes as many as principal components explain 90 % of the table (at most 8).
+    likelihood : a value of `gpbae.likelihoods`; "auto" is Bernoulli for 0/1 tables, else Gaussian with learned noise.
+    encoder, decoder : as of `gpbae.BAE`; the encoder says a mean and a variance of every latent.
+    batch_size : rows per step; None takes all.
+    learning_rate : of Adam, constant and then, over the last half of the steps, down to a tenth.
+    """
+
+    latent_dim: int | None = None
+    likelihood: Any = "auto"
+    encoder: Any = "auto"
+    decoder: Any = "auto"
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+
+    _latent_dim = Building._latent_dim
+    _starting_latents = Building._starting_latents
+    _settle_latents = Building._settle_latents
+
+    def _likelihood(self, seen):
+        return Building._likelihood(self, seen)
+
+    def _check(self) -> None:
+        super()._check()
+        for name in ("latent_dim", "batch_size"):
+            check_count(name, getattr(self, name), 1, or_none=True)
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}.")
+
+    def _inputs(self, x, num_rows):
+        if x is not None:
+            tables.inputs(x, num_rows)  # checked, then forgotten: latents do not depend on it
+        return np.zeros((num_rows, 1))
+
+    def _asked(self, x, num_rows):
+        if x is None and num_rows is None:
+            raise InputError("VAE knows rows only by their number: pass x with one row per prediction.")
+        return np.zeros((num_rows if x is None else len(np.asarray(x)), 1))
+
+    # Training.
+
+    def _train(self, table: Table, say) -> None:
+        rng = np.random.default_rng(self.seed)
+        y, mask = np.asarray(table.y, float), np.asarray(table.mask)
+        self.latent_dim_ = self._latent_dim(y, mask)
+        seen = tables.Observations(y, mask, self.frame_)
+        starting = self._starting_latents(self.likelihood_, y, seen, self.latent_dim_, rng)
+        starting = self._settle_latents(starting, y, seen, np.asarray(table.x), np.asarray(table.group), rng)
+        law = self._law(table, starting, rng)
+        batching = self._batching(law, table)
+        key_model, key_train = jax.random.split(jax.random.key(self.seed))
+        self._optimise(self._build(key_model, table, law), table, batching, key_train, say)
+        self.likelihood_ = self.model_.likelihood
+
+    def _optimise(self, model, table: Table, batching: Batching, key, say) -> None:
+        self.model_, _ = train(model, table, batching, negative_bound, self.num_steps, self.learning_rate, key, say)
+
+    def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
+        key_encoder, key_decoder = jax.random.split(key)
+        shape = self.frame_.event_shape
+        encoder = gaussian_encoder(self.encoder, key_encoder, shape, self.latent_dim_)
+        decoder = networks.build_decoder(self.decoder, key_decoder, self.latent_dim_, shape)
+        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law)
+
+    def _law(self, table: Table, latents, rng) -> AbstractLaw:
+        return Independent()
+
+    def _batching(self, law: AbstractLaw, table: Table) -> Batching:
+        num_rows, (num_groups, longest) = table.x.shape[0], table.group_rows.shape
+        if self.batch_size is None or self.batch_size >= num_rows:
+            return FullBatch()
+        if law.couples_rows and self.batch_size < longest:
+            raise InputError(
+                f"{type(self).__name__} couples all rows of a group, so batch_size must cover whole groups; got "
+                f"{self.batch_size} for a group of {longest}. Use SVGPVAE or batch_size=None."
+            )
+        if num_groups > 1 and self.batch_size >= longest:
+            return GroupBatch(min(max(1, self.batch_size // longest), num_groups))
+        if num_groups > 1 and not isinstance(law, Independent | FreeSparse):
+            raise InputError(
+                f"{type(self).__name__} needs whole groups in a batch; got batch_size={self.batch_size} for groups of "
+                f"up to {longest} rows. Raise it, or leave it out."
+            )
+        return RowBatch(int(self.batch_size))
+
+    # Answers.
+
+    def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
+        """Latents of rows, seen or not, with or without gaps."""
+        self._fitted()
+        seen = self._observations(y)
+        mean, sd = self._moments(self._rows(x, seen, groups))
+        scores = normal_scores(num_draws or self.num_draws, mean.shape, self.seed)
+        columns = None if seen.frame.columns is None else [f"latent{i}" for i in range(self.latent_dim_)]
+        unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
+        frame = tables.Frame((self.latent_dim_,), columns)
+        return Predictive((mean + sd * scores)[:, None], None, unit, frame, seen.frame.index, self.seed)
+
+    def _eta(self, rows: Table):
+        mean, sd = self._moments(rows)
+        scores = normal_scores(self._num_answers(rows), mean.shape, self.seed)
+        return np.stack([np.asarray(_decode(self.model_, jnp.asarray(mean + sd * s), rows.x)) for s in scores])
+
+    def _moments(self, rows: Table) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of every row's latents."""
+        evidence = self._evidence(rows)
+        num_groups = evidence.group_rows.shape[0]
+        asked = tables.arrange(np.asarray(rows.group), num_groups)
+        kept = np.unique(np.asarray(rows.group))  # other groups say nothing
+        law = _answer(self.model_, evidence._replace(group_rows=evidence.group_rows[kept]),
+                      rows._replace(group_rows=jnp.asarray(asked[kept], jnp.int32)), jnp.asarray(kept))  # fmt: skip
+        mean, variance = (np.asarray(a) for a in law)
+        return mean, np.sqrt(variance)
+
+
+@eqx.filter_jit
+def _decode(model: VariationalAutoencoder, z, x):
+    return model.decode(z, x)
+
+
+@eqx.filter_jit
+def _answer(model: VariationalAutoencoder, evidence: Table, rows: Table, groups):
+    told, asked = (
+        model.evidence(t.x, t.y, t.mask, jnp.ones(t.x.shape[0], bool), t.group_rows) for t in (evidence, rows)
+    )
+    latents = model.latents
+    if isinstance(latents, FreeSparse):
+        latents = eqx.tree_at(lambda q: (q.mean, q.root), latents, (latents.mean[groups], latents.root[groups]))
+    law = latents.at(told, asked, jnp.ones(()))
+    return tuple(gp.scatter(a, rows.group_rows, rows.x.shape[0]) for a in (law.mean, law.variance))
+
+
+def gaussian_encoder(network, key, event_shape, latent_dim: int):
+    """The encoder of a `encoder=` argument with a mean and a log variance for every latent."""
+    if hasattr(network, "gaussian_encoder"):
+        return network.gaussian_encoder(key, event_shape, latent_dim)
+    return networks.build_encoder(network, key, event_shape, 2 * latent_dim)
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class CVAE(VAE):
+    """VAE whose encoder and decoder are also told x (Sohn et al. 2015); latents are independent N(0, I)."""
+
+    def _inputs(self, x, num_rows):
+        return Baseline._inputs(self, x, num_rows)
+
+    def _asked(self, x, num_rows):
+        return Baseline._asked(self, x, num_rows)
+
+    def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
+        key_encoder, key_head, key_decoder = jax.random.split(key, 3)
+        shape, C, D = self.frame_.event_shape, self.latent_dim_, table.x.shape[1]
+        features = 4 * C
+        encoder = networks.build_encoder(self.encoder, key_encoder, shape, features)
+        head = networks.Dense(key_head, (features + D, features, 2 * C), jnp.tanh)
+        decoder = networks.build_decoder(self.decoder, key_decoder, C + D, shape)
+        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law, head)
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class GPVAE(VAE):
+    """VAE with an exact Gaussian process over x as latent prior, one per group (Pearce 2019).
+
+    The encoder's normals are pseudo-observations, and q is GP regression on them.
+
+    kernel : a value of `gpbae.kernels`, a list with one per latent, or "auto".
+    learn_kernel : whether its hyper-parameters are optimised with everything else.
+    """
+
+    kernel: Any = "auto"
+    learn_kernel: bool = True
+
+    _given_kernels = GPBAE._given_kernels
+    _kernels = GPBAE._kernels
+    _settle_latents = GPBAE._settle_latents
+
+    def _inputs(self, x, num_rows):
+        return Baseline._inputs(self, x, num_rows)
+
+    def _asked(self, x, num_rows):
+        return Baseline._asked(self, x, num_rows)
+
+    def _x_location(self, x_values):
+        return _without_labels(self, Baseline._x_location(self, x_values), x_values)
+
+    def _law(self, table: Table, latents, rng) -> AbstractLaw:
+        return Exact(self._chosen_kernels(table, latents, rng), self.learn_kernel)
+
+    def _chosen_kernels(self, table, latents, rng):
+        return self._kernels(np.asarray(table.x), latents, np.asarray(table.group), self.latent_dim_, rng)
+
+
+def _without_labels(estimator, location, x_values):
+    """Labels are names, not quantities, and stay where they are."""
+    from gpbae.kernels import label_columns
+
+    labels = [c for k in estimator._given_kernels() for c in label_columns(k, x_values.shape[1])]
+    location[labels] = 0.0
+    return location
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class SGPVAE(GPVAE):
+    """VAE with a sparse Gaussian process as latent prior, on tables with gaps (Ashman et al. 2020).
+
+    `encoder` may be a partial inference network: `FactorNet()`, `IndexNet()` or `PointNet()` of `gpbae.networks`; any
+    other network sees zeros in the gaps, and the mask.  Adds to GPVAE: num_inducing.
+    """
+
+    num_inducing: int = 64
+
+    def _check(self) -> None:
+        super()._check()
+        check_count("num_inducing", self.num_inducing, 1)
+
+    def _inducing(self, kernel, table: Table, rng) -> jax.Array:
+        features = np.asarray(kernel.features(table.x))
+        return jnp.asarray(start.inducing_inputs(features, int(self.num_inducing), rng))
+
+    def _law(self, table: Table, latents, rng) -> AbstractLaw:
+        kernels = self._chosen_kernels(table, latents, rng)
+        return Sparse(kernels, self._inducing(kernels[0], table, rng), self.learn_kernel)
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class SVGPVAE(SGPVAE):
+    """VAE with a sparse variational Gaussian process as latent prior, in minibatches (Jazbec et al. 2021).
+
+    q(v) is estimated from each batch, its pseudo-observations counted N/B times; with all rows in the batch the bound
+    is that of SGPVAE.
+    """
+
+    batch_size: int | None = 256
+    num_inducing: int = 32
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class DeepSVIGP(SGPVAE):
+    """Stochastic variational Gaussian process (Hensman et al. 2013) with a network as likelihood and no encoder.
+
+    q(v) is free, so nothing is known of a group that was not fitted, and observed cells of new rows say nothing.
+    """
+
+    batch_size: int | None = 256
+    num_inducing: int = 32
+
+    def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
+        decoder = networks.build_decoder(self.decoder, key, self.latent_dim_, self.frame_.event_shape)
+        return VariationalAutoencoder(None, decoder, self.likelihood_, law)
+
+    def _law(self, table: Table, latents, rng) -> AbstractLaw:
+        kernels = self._chosen_kernels(table, latents, rng)
+        shape = (table.group_rows.shape[0], self.latent_dim_, self.num_inducing)
+        mean = jnp.asarray(0.1 * rng.standard_normal(shape))
+        spread = jnp.broadcast_to(-2.0 * jnp.eye(shape[-1]), (*shape, shape[-1]))
+        return FreeSparse(kernels, self._inducing(kernels[0], table, rng), mean, spread, self.learn_kernel)
+
+    def _batching(self, law, table: Table) -> Batching:
+        if self.batch_size is None or self.batch_size >= table.x.shape[0]:
+            return FullBatch()
+        if table.group_rows.shape[0] > 1:
+            raise InputError("DeepSVIGP takes all rows where there are groups: pass batch_size=None.")
+        return RowBatch(int(self.batch_size))
+
+    def _rows(self, x, seen, groups) -> Table:
+        rows = super()._rows(x, seen, groups)
+        if int(rows.group.max()) >= len(self.groups_):
+            raise InputError("DeepSVIGP has no encoder, so it knows only the groups it was fitted to; use SVGPVAE.")
+        return rows

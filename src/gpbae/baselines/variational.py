@@ -1,0 +1,153 @@
+"""Variational autoencoders: the evidence lower bound in its two terms, and a training loop in compiled chunks."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key, PyTree
+
+from gpbae import autoencoder, gp
+from gpbae.baselines.latents import AbstractLaw, Evidence
+from gpbae.batches import Batching, Table
+from gpbae.inference import update
+from gpbae.likelihoods import AbstractLikelihood
+from gpbae.networks import Dense, network_dtype, over_rows
+from gpbae.priors import Batch
+
+NUM_CHUNKS = 20
+
+
+class Bound(NamedTuple):
+    """E_q log p(y | z) and KL(q ‖ p), on the full-data scale; the bound is their difference."""
+
+    likelihood: Array
+    divergence: Array
+
+
+class VariationalAutoencoder(eqx.Module):
+    """Encoder (None where q is free), decoder, likelihood and the law of the latents.
+
+    With a `head`, inputs x stand beside the encoder's features and, in the decoder, beside the latents.
+    """
+
+    encoder: Any
+    decoder: Any
+    likelihood: AbstractLikelihood
+    latents: AbstractLaw
+    head: Dense | None = None
+
+    def outputs(self, batch_x, y, mask) -> Float[Array, "B O"]:
+        """What the encoder says of every row."""
+        seeds = jnp.zeros((y.shape[0], self.encoder.seed_size), jnp.float32)
+        found = autoencoder.encode_with(self.encoder, y, mask, seeds)
+        if self.head is None:
+            return found
+        joined = jnp.concatenate([jnp.tanh(found), batch_x], axis=1)
+        return jax.vmap(self.head)(joined.astype(jnp.float32)).astype(jnp.float64)
+
+    def evidence(self, x, y, mask, valid, blocks) -> Evidence:
+        """Rows by group with their pseudo-observations."""
+        informed = valid & jnp.any(mask, axis=1)
+        if self.encoder is None:
+            nothing = jnp.zeros((*blocks.shape, 0))
+            return Evidence(gp.gather(x, blocks), gp.gather(informed, blocks), nothing, nothing)
+        told = gp.gather(informed, blocks)
+        mean, variance = self.latents.read(gp.gather(self.outputs(x, y, mask), blocks), told)
+        return Evidence(gp.gather(x, blocks), told, mean, jnp.where(told[..., None], variance, 1.0))
+
+    def decode(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B P"]:
+        """η of every row."""
+        given = z if self.head is None else jnp.concatenate([z, x], axis=1)
+        return over_rows(self.decoder, given.astype(network_dtype(self.decoder)))
+
+    def log_likelihood(self, z, batch: Batch) -> Array:
+        """Σ log p(yₙ observed | zₙ) over valid rows."""
+        eta = self.decode(z, batch.x)
+        cells = self.likelihood.log_prob(batch.y.astype(eta.dtype), batch.mask, eta)
+        rows = jnp.sum(cells, axis=-1).astype(jnp.float64)
+        return jnp.sum(jnp.where(batch.valid, rows, 0.0))
+
+    def bound(self, batch: Batch, whole_groups: bool, key: Key[Array, ""]) -> Bound:
+        """One draw of z for the expectation; `whole_groups` says what a batch is a sample of."""
+        evidence = self.evidence(batch.x, batch.y, batch.mask, batch.valid, batch.blocks)
+        one = jnp.ones(())
+        law = self.latents.at(evidence, evidence, one if whole_groups else batch.scale)
+        z = law.mean + jnp.sqrt(law.variance) * jax.random.normal(key, law.mean.shape, law.mean.dtype)
+        rows = gp.scatter(z, batch.blocks, batch.x.shape[0])
+        groups = batch.scale if whole_groups else one
+        return Bound(batch.scale * self.log_likelihood(rows, batch), groups * law.divergence)
+
+    def trained(self) -> "VariationalAutoencoder":
+        """True at the leaves that are optimised."""
+        marked = jax.tree.map(eqx.is_inexact_array, self)
+        for part in ("likelihood", "latents"):
+            given = getattr(self, part)
+            if jax.tree.leaves(given):
+                learned = self.likelihood.sampled() if part == "likelihood" else self.latents.trained()
+                marked = eqx.tree_at(lambda m, part=part: getattr(m, part), marked, learned)
+        return marked
+
+
+Loss = Callable[[VariationalAutoencoder, Table, Batching, Any, Array], tuple[Array, Any]]
+
+
+def negative_bound(model, table: Table, batching: Batching, memory: Any, key: Key[Array, ""]) -> tuple[Array, Any]:
+    """Per row, so that a rate means the same for tables of any length."""
+    key_rows, key_latents = jax.random.split(key)
+    batch = batching.batch(table, batching.select(key_rows, table))
+    whole_groups = batching.values_are_local or batching.is_exact
+    found = model.bound(batch, whole_groups, key_latents)
+    return (found.divergence - found.likelihood) / table.x.shape[0], memory
+
+
+class Training(NamedTuple):
+    """Trained weights, the optimiser's state, what a loss carries from step to step."""
+
+    weights: PyTree
+    optimiser: Any
+    memory: Any
+
+
+@eqx.filter_jit
+def _chunk(static, state: Training, table, batching, loss: Loss, rates: Float[Array, " steps"], first, key):
+    transform = _transform()
+
+    def step(state: Training, item):
+        rate, index = item
+
+        def objective(weights):
+            return loss(eqx.combine(weights, static), table, batching, state.memory, jax.random.fold_in(key, index))
+
+        (value, memory), gradient = jax.value_and_grad(objective, has_aux=True)(state.weights)
+        updates, optimiser = update(transform, gradient, state.optimiser)
+        weights = jax.tree.map(lambda w, u: w - rate.astype(w.dtype) * u, state.weights, updates)
+        return Training(weights, optimiser, memory), value
+
+    state, values = jax.lax.scan(step, state, (rates, first + jnp.arange(rates.shape[0])))
+    return state, jnp.mean(values)
+
+
+def _transform() -> optax.GradientTransformation:
+    return optax.chain(optax.clip_by_global_norm(10.0), optax.scale_by_adam())
+
+
+def train(
+    model: VariationalAutoencoder, table: Table, batching: Batching, loss: Loss, num_steps: int, rate: float,
+    key: Key[Array, ""], say: Callable[[dict[str, Any]], None], memory: Any = None,
+) -> tuple[VariationalAutoencoder, Any]:  # fmt: skip
+    """Adam for a fixed number of steps, the rate constant and then, over the last half, down to a tenth."""
+    weights, static = eqx.partition(model, model.trained())
+    with jax.numpy_dtype_promotion("standard"):
+        state = Training(weights, _transform().init(weights), memory)
+    size = max(1, -(-num_steps // NUM_CHUNKS))
+    progress = jnp.arange(num_steps) / max(num_steps, 1)
+    rates = rate * jnp.minimum(1.0, 10.0 ** (1 - 2 * progress))
+    for first in range(0, num_steps, size):
+        some = rates[first : first + size]
+        state, value = _chunk(static, state, table, batching, loss, some, jnp.asarray(first), key)
+        say({"phase": "training", "done": first + len(some), "total": num_steps,
+             "bound": -float(value) * table.x.shape[0]})  # fmt: skip
+    return eqx.combine(state.weights, static), state.memory

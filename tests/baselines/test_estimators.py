@@ -1,0 +1,183 @@
+"""Baselines behind the surface of the four models: regression where it must be, gaps, groups, files, refusals."""
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.base
+import sklearn.gaussian_process as sk
+from sklearn.gaussian_process import kernels as sk_kernels
+
+import gpbae
+from gpbae import baselines
+from gpbae.errors import GpbaeError, InputError
+from gpbae.kernels import RBF, Embed, Linear, Periodic, Select
+from gpbae.likelihoods import Gaussian
+from gpbae.networks import MLP, FactorNet, IndexNet, PointNet
+from passing import NOISE, Passing
+
+SMALL = {"num_steps": 4, "num_draws": 8, "progress": False}
+NETWORKS = {"latent_dim": 1, "encoder": MLP((4,)), "decoder": MLP((4,))}
+MODELS = {
+    "VAE": baselines.VAE(**SMALL, **NETWORKS),
+    "CVAE": baselines.CVAE(**SMALL, **NETWORKS),
+    "GPPVAE": baselines.GPPVAE(**SMALL, **NETWORKS, num_inducing=4, batch_size=6),
+    "GPVAE": baselines.GPVAE(**SMALL, **NETWORKS),
+    "GP-VAE": baselines.BandedGPVAE(**SMALL, **NETWORKS),
+    "SGP-VAE": baselines.SGPVAE(**{**SMALL, **NETWORKS, "encoder": PointNet(4, 2, (4,))}, num_inducing=4),
+    "SVGP-VAE": baselines.SVGPVAE(**SMALL, **NETWORKS, num_inducing=4, batch_size=6),
+    "DEEP-SVIGP": baselines.DeepSVIGP(**SMALL, **NETWORKS, num_inducing=4, batch_size=6),
+    "IGP": baselines.IGP(**SMALL),
+    "GPAR": baselines.GPAR(**SMALL),
+}
+
+
+def wavy(num_rows=12, seed=0):
+    """Three columns of one wave, with gaps, a row without any cell, and time as input."""
+    rng = np.random.default_rng(seed)
+    time = np.sort(rng.uniform(0, 6, num_rows))
+    y = np.sin(time)[:, None] * [1.0, -2.0, 5.0] + 0.1 * rng.standard_normal((num_rows, 3))
+    y[3, 1] = y[5, 2] = np.nan
+    y[7] = np.nan
+    return pd.DataFrame({"time": time}), pd.DataFrame(y, columns=list("abc"))
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    x, y = wavy()
+    return sklearn.base.clone(MODELS[request.param]).fit(x, y)
+
+
+def test_every_baseline_answers_in_the_users_types(fitted, tmp_path):
+    """Frames in, frames out; observed cells untouched; finite numbers; files give the same answers."""
+    x, y = wavy()
+    filled = fitted.impute(x, y)
+    pd.testing.assert_frame_equal(filled.filled.where(y.notna()), y)
+    assert filled.filled.notna().all().all()
+    later = pd.DataFrame({"time": [1.5, 7.0]})
+    answer = fitted.predict(later)
+    assert list(answer.mean.columns) == list("abc") and answer.samples.shape == (8, 2, 3)
+    assert np.isfinite(answer.sd).all().all() and (answer.sd > 0).all().all()
+    assert np.isfinite(fitted.score(x, y))
+    fitted.save(tmp_path / "model")
+    again = gpbae.load(tmp_path / "model")
+    assert type(again) is type(fitted)
+    np.testing.assert_array_equal(again.predict(later).mean, answer.mean)
+
+
+def test_latents_of_rows_that_were_not_fitted(fitted):
+    if isinstance(fitted, baselines.IGP | baselines.GPAR):
+        assert not hasattr(fitted, "encode")
+        return
+    x, y = wavy(9, seed=1)
+    latents = fitted.encode(x, y.where(y > -9), num_draws=4)
+    assert list(latents.mean.columns) == ["latent0"] and np.isfinite(latents.sd).all().all()
+
+
+# Theorems.
+
+
+def kernel_in_sklearn():
+    return sk_kernels.ConstantKernel(1.0, "fixed") * sk_kernels.RBF(0.8, "fixed")
+
+
+@pytest.mark.parametrize("kind", ["IGP", "GPVAE"])
+def test_gaussian_process_regression_is_what_scikit_learn_says(kind):
+    """IGP with held hyper-parameters; GPVAE with an identity decoder and cells as pseudo-observations."""
+    x, y = wavy(10)
+    x, y = x.to_numpy(), y.to_numpy()
+    shared = {
+        "num_steps": 0,
+        "num_draws": 4000,
+        "progress": False,
+        "standardise": False,
+        "kernel": RBF(lengthscale=0.8),
+    }
+    if kind == "IGP":
+        model = baselines.IGP(**shared, noise=NOISE)
+    else:
+        y = np.where(
+            np.isnan(y).any(axis=1, keepdims=True), np.nan, y
+        )  # a row's cells are there together or not at all
+        model = baselines.GPVAE(**shared, decoder="identity", encoder=Passing(jnp.asarray(2 * np.log(NOISE))),
+                                likelihood=Gaussian(NOISE, learn_noise=False))  # fmt: skip
+    query = np.linspace(-1, 7, 9)[:, None]
+    answer = model.fit(x, y).predict(query)
+    for p in range(3):
+        seen = ~np.isnan(y[:, p])
+        reference = sk.GaussianProcessRegressor(kernel_in_sklearn(), alpha=NOISE**2).fit(x[seen], y[seen, p])
+        mean, sd = reference.predict(query, return_std=True)
+        np.testing.assert_allclose(answer.mean[:, p], mean, atol=2e-4)
+        floor = 1e-6 if kind == "IGP" else 0.0
+        np.testing.assert_allclose(answer.sd[:, p], np.sqrt(sd**2 + NOISE**2 + floor), rtol=2e-3)
+
+
+def test_one_column_leaves_nothing_to_regress_on():
+    x, y = wavy()
+    one = y[["a"]]
+    a, b = (model.fit(x, one).predict(x).mean for model in (MODELS["IGP"], sklearn.base.clone(MODELS["GPAR"])
+            .set_params(noise=MODELS["IGP"].noise)))  # fmt: skip
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_gpar_sees_one_column_in_another():
+    """The second column is a square of the first, which moves too fast for a GP over x to follow."""
+    rng = np.random.default_rng(0)
+    x, first = np.arange(30.0)[:, None], rng.standard_normal(30)
+    truth = np.column_stack([first, first**2])
+    y = truth.copy()
+    y[20:, 1] = np.nan
+    shared = {"num_steps": 60, "num_draws": 20, "progress": False}
+    errors = [np.mean((model.fit(x, y).impute(x, y).mean[20:, 1] - truth[20:, 1]) ** 2)
+              for model in (baselines.GPAR(**shared), baselines.IGP(**shared))]  # fmt: skip
+    assert errors[0] < 0.3 * errors[1]
+
+
+def test_object_and_view_kernel_is_exact_on_its_grid():
+    """The low-rank form of Periodic × Linear(vector) leaves no residual at the views of the table."""
+    angles = np.tile(np.linspace(0, 5, 4), 3)
+    x = np.column_stack([angles, np.repeat(np.arange(3.0), 4)])
+    y = np.random.default_rng(0).standard_normal((12, 2))
+    kernel = Embed(Select(Periodic(period=6.0, lengthscale=1.0), (0,)) * Select(Linear(), (1, 2)), 1, 3, 2)
+    model = baselines.GPPVAE(**{**SMALL, **NETWORKS, "num_steps": 0}, kernel=kernel, standardise=False).fit(x, y)
+    law = model.model_.latents
+    from gpbae import gp
+
+    residual = gp.sparse_projection(law.kernels, jnp.asarray(x), law.inducing).residual
+    assert law.inducing.shape == (8, 3) and float(residual.max()) < 1e-4
+
+
+@pytest.mark.parametrize("network", [PointNet(4, 2, (4,)), IndexNet(4, (4,)), FactorNet((4,))])
+def test_partial_networks_do_not_see_missing_cells(network):
+    import jax
+
+    from gpbae.autoencoder import encode_with
+
+    encoder = network.encoder(jax.random.key(0), (3,), 2)
+    mask = jnp.asarray([[True, False, True]])
+    y = jnp.asarray([[0.3, 9.0, -1.0]])
+    seeds = jnp.zeros((1, encoder.seed_size), jnp.float32)
+    same = encode_with(encoder, y.at[0, 1].set(-5.0), mask, seeds)
+    found = encode_with(encoder, y, mask, seeds)
+    assert found.shape == (1, 2) and np.isfinite(found).all()
+    np.testing.assert_array_equal(found, same)
+    assert np.abs(found - encode_with(encoder, y, mask.at[0, 1].set(True), seeds)).max() > 1e-6
+
+
+# Refusals.
+
+
+def test_errors_are_one_sentence():
+    x, y = wavy()
+    with pytest.raises(GpbaeError, match="not fitted"):
+        baselines.IGP().predict(x)
+    with pytest.raises(InputError, match="no encoder"):
+        groups = np.repeat(["a", "b"], 6)
+        model = baselines.DeepSVIGP(**{**SMALL, **NETWORKS, "num_steps": 0}, num_inducing=3, batch_size=None)
+        model.fit(x, y, groups).predict(x, groups=["c"] * 12)
+    with pytest.raises(InputError, match="linear=True or nonlinear=True"):
+        baselines.GPAR(nonlinear=False).fit(x, y)
+    with pytest.raises(InputError, match="couples all rows"):
+        baselines.GPVAE(**SMALL, batch_size=3).fit(x, y)
+    with pytest.raises(InputError, match="needs inputs"):
+        baselines.CVAE().fit(None, y)

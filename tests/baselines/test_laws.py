@@ -1,0 +1,243 @@
+"""Variational laws and bounds against closed forms: dense Gaussian algebra in NumPy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpbae import gp, networks
+from gpbae.baselines import banded, latents, product
+from gpbae.baselines.latents import Evidence, Exact, FreeSparse, Independent, Sparse
+from gpbae.baselines.variational import VariationalAutoencoder
+from gpbae.batches import FullBatch, RowBatch, Table
+from gpbae.kernels import RBF, gram
+from gpbae.likelihoods import Gaussian
+from passing import NOISE, Passing
+
+RNG = np.random.default_rng(0)
+KERNELS = (RBF(lengthscale=0.7), RBF(lengthscale=1.1, variance=1.5))
+G, N, C = 2, 5, 2
+X = jnp.asarray(np.sort(RNG.uniform(0, 3, (G, N, 1)), axis=1))
+INFORMED = jnp.asarray([[True, True, False, True, True], [True, True, True, False, False]])
+ONE = jnp.ones(())
+LOG_VARIANCE = 2 * np.log(NOISE)
+
+
+at = eqx.filter_jit(lambda law, told, asked, scale: law.at(told, asked, scale))
+bound = eqx.filter_jit(lambda model, batch, whole_groups, key: model.bound(batch, whole_groups, key))
+fresh = eqx.filter_jit(lambda f, *a: f(*a))
+
+
+def evidence(informed=INFORMED):
+    m, s2 = RNG.normal(size=(G, N, C)), RNG.uniform(0.1, 0.5, (G, N, C))
+    return Evidence(X, informed, jnp.asarray(m), jnp.asarray(s2))
+
+
+def kl(mean, covariance, prior):
+    """KL(N(mean, covariance) ‖ N(0, prior))."""
+    P = np.linalg.inv(prior)
+    trace = np.trace(P @ covariance) + mean @ P @ mean - len(mean)
+    return 0.5 * (trace + np.linalg.slogdet(prior)[1] - np.linalg.slogdet(covariance)[1])
+
+
+def gaussian(K, m, s2):
+    """Posterior of z ~ N(0, K) given m ~ N(z, s²)."""
+    precision = np.linalg.inv(K) + np.diag(1 / s2)
+    covariance = np.linalg.inv(precision)
+    return covariance @ (m / s2), covariance
+
+
+def test_exact_law_is_gaussian_conditioning_and_its_divergence():
+    told = evidence()
+    law = at(Exact(KERNELS, True), told, told, ONE)
+    total = 0.0
+    for g in range(G):
+        i = np.flatnonzero(INFORMED[g])
+        for c, k in enumerate(KERNELS):
+            K = np.asarray(gram(k, X[g], X[g])) + 1e-9 * np.eye(N)
+            mean, covariance = gaussian(
+                K[np.ix_(i, i)], np.asarray(told.mean)[g, i, c], np.asarray(told.variance)[g, i, c]
+            )
+            total += kl(mean, covariance, K[np.ix_(i, i)])
+            W = K[:, i] @ np.linalg.inv(K[np.ix_(i, i)])
+            np.testing.assert_allclose(law.mean[g, :, c], W @ mean, atol=2e-4)
+            everywhere = K - W @ K[i] + W @ covariance @ W.T
+            np.testing.assert_allclose(law.variance[g, :, c], np.diag(everywhere), atol=2e-4)
+    np.testing.assert_allclose(law.divergence, total, rtol=2e-4)
+
+
+def test_sparse_law_at_the_data_is_the_exact_law():
+    everything = evidence(jnp.ones((G, N), bool))
+    one_group = Evidence(*(a[:1] for a in everything))
+    exact = at(Exact(KERNELS[:1], True), one_group, one_group, ONE)
+    sparse = at(Sparse(KERNELS[:1], X[0], True), one_group, one_group, ONE)
+    np.testing.assert_allclose(sparse.mean, exact.mean, atol=2e-4)
+    np.testing.assert_allclose(sparse.variance, exact.variance, atol=2e-4)
+    np.testing.assert_allclose(sparse.divergence, exact.divergence, rtol=1e-3)
+
+
+def test_counting_rows_twice_is_having_them_twice():
+    """scale = 2 on a batch is the table with every row there two times: what a minibatch estimates."""
+    told = Evidence(*(a[:1] for a in evidence()))
+    twice = Evidence(*(jnp.concatenate([a, a], axis=1) for a in told))
+    q = Sparse(KERNELS[:1], jnp.linspace(0, 3, 3)[:, None], True)
+    a, b = at(q, told, told, jnp.asarray(2.0)), at(q, twice, told, ONE)
+    np.testing.assert_allclose(a.mean, b.mean, rtol=1e-6)
+    np.testing.assert_allclose(a.divergence, b.divergence, rtol=1e-6)
+
+
+def test_free_law_equals_the_amortised_one_at_its_values():
+    told = evidence()
+    S = jnp.linspace(0, 3, 3)[:, None]
+    amortised = Sparse(KERNELS, S, True)
+    law = fresh(amortised.values, told, ONE)
+    covariance = np.linalg.inv(np.asarray(law.factor) @ np.swapaxes(law.factor, -1, -2))
+    root = np.linalg.cholesky(covariance)
+    diagonal = np.log(np.diagonal(root, axis1=-2, axis2=-1))
+    free = FreeSparse(KERNELS, S, law.mean, jnp.asarray(np.tril(root, -1) + diagonal[..., None] * np.eye(3)), True)
+    nothing = told._replace(mean=jnp.zeros((G, N, 0)), variance=jnp.zeros((G, N, 0)))
+    a, b = at(amortised, told, told, ONE), at(free, nothing, nothing, ONE)
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-6)
+
+
+def test_banded_law_has_the_precision_it_says():
+    told = evidence()
+    shape = (G, N, C)
+    raw = told._replace(variance=jnp.asarray(RNG.normal(size=(G, N, 2 * C))))
+    q = banded.Banded(KERNELS, networks.Layer(jax.random.key(0), 3, 3), True)
+    law, B = at(q, raw, raw, ONE), np.asarray(fresh(q.factor, raw))
+    assert np.allclose(np.triu(B, 1), 0) and np.allclose(np.tril(B, -2), 0)
+    total = 0.0
+    for g in range(G):
+        i = np.flatnonzero(INFORMED[g])
+        for c, k in enumerate(KERNELS):
+            covariance = np.linalg.inv(B[g, c] @ B[g, c].T)[np.ix_(i, i)]
+            K = np.asarray(gram(k, X[g], X[g])) + 1e-6 * float(k(X[g, 0], X[g, 0])) * np.eye(N)
+            mean = np.asarray(raw.mean)[g, i, c]
+            total += kl(mean, covariance, K[np.ix_(i, i)])
+            np.testing.assert_allclose(law.mean[g, i, c], mean, rtol=5e-3, atol=5e-3)
+            np.testing.assert_allclose(law.variance[g, i, c], np.diag(covariance), rtol=2e-2)
+    np.testing.assert_allclose(law.divergence, total, rtol=2e-2)
+    assert law.mean.shape == shape
+
+
+def test_low_rank_divergence_is_brute_force():
+    told = Evidence(*(a[:1] for a in evidence()))
+    S = jnp.linspace(0, 3, 3)[:, None]
+    q = product.LowRank(KERNELS[:1], S, jnp.log(jnp.asarray(0.4)), True)
+    found = at(q, told, told, ONE).divergence
+    projection = fresh(gp.sparse_projection, KERNELS[:1], X[0], S)
+    A, i = np.asarray(projection.weights[0]), np.flatnonzero(INFORMED[0])
+    K = (A.T @ A + np.diag(projection.residual[0]) + 0.16 * np.eye(N))[np.ix_(i, i)]
+    wanted = sum(kl(np.asarray(told.mean)[0, i, c], np.diag(np.asarray(told.variance)[0, i, c]), K) for c in range(C))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+# Bounds.  With an identity decoder and Gaussian noise the expectation has a closed form.
+
+
+def regression_model(law, log_variance=LOG_VARIANCE):
+    return VariationalAutoencoder(Passing(jnp.asarray(log_variance)), networks.IdentityDecoder(), Gaussian(NOISE), law)
+
+
+def small_table():
+    x, y = np.linspace(0, 3, 6)[:, None], RNG.normal(size=(6, 1))
+    return Table(jnp.asarray(x), jnp.asarray(y), jnp.ones((6, 1), bool), jnp.zeros(6, int), jnp.arange(6)[None])
+
+
+@eqx.filter_jit
+def _law(model, table):
+    told = model.evidence(table.x, table.y, table.mask, jnp.ones(6, bool), table.group_rows)
+    return model.latents.at(told, told, ONE)
+
+
+def closed_bound(model, table):
+    """E_q log p(y | z) − KL with the expectation done by hand."""
+    law = _law(model, table)
+    expected = stats.norm.logpdf(table.y, law.mean[0], NOISE) - 0.5 * np.asarray(law.variance[0]) / NOISE**2
+    return float(expected.sum() - law.divergence)
+
+
+def log_marginal(table):
+    K = np.asarray(gram(KERNELS[0], table.x, table.x)) + NOISE**2 * np.eye(6)
+    return stats.multivariate_normal.logpdf(np.asarray(table.y)[:, 0], np.zeros(6), K)
+
+
+def test_bound_is_at_most_the_log_marginal_and_reaches_it_with_inducing_inputs_at_the_data():
+    table = small_table()
+    evidence_of_y = log_marginal(table)
+    best = closed_bound(regression_model(Exact(KERNELS[:1], True)), table)
+    np.testing.assert_allclose(best, evidence_of_y, atol=1e-3)
+    at_data = closed_bound(regression_model(Sparse(KERNELS[:1], table.x, True)), table)
+    np.testing.assert_allclose(at_data, evidence_of_y, atol=1e-3)
+    fewer = Sparse(KERNELS[:1], table.x[::2] + 0.1, True)
+    for q, spread in ((fewer, 2 * np.log(NOISE)), (fewer, 0.0), (Exact(KERNELS[:1], True), 0.5)):
+        assert closed_bound(regression_model(q, spread), table) < evidence_of_y - 1e-3
+
+
+def test_independent_bound_is_the_log_marginal_less_the_gap():
+    """A VAE's ELBO = log p(y) − KL(q ‖ p(z | y)), with z, y scalar normals."""
+    table = small_table()
+    found = closed_bound(regression_model(Independent()), table)
+    y, s2 = np.asarray(table.y)[:, 0], NOISE**2
+    variance = s2 / (1 + s2)
+    gap = 0.5 * (s2 / variance + (y - y / (1 + s2)) ** 2 / variance - 1 + np.log(variance / s2))
+    np.testing.assert_allclose(found, np.sum(stats.norm.logpdf(y, 0, np.sqrt(1 + s2)) - gap), rtol=1e-6)
+
+
+def test_sampled_bound_averages_to_the_closed_form():
+    table = small_table()
+    model = regression_model(Sparse(KERNELS[:1], table.x[::2], True))
+    batch = whole(table)
+    draw = eqx.filter_jit(jax.vmap(lambda k: model.bound(batch, True, k)))
+    found = draw(jax.random.split(jax.random.key(1), 2000))
+    values = np.asarray(found.likelihood - found.divergence)
+    assert abs(values.mean() - closed_bound(model, table)) < 4.5 * values.std() / np.sqrt(2000)
+
+
+def whole(table):
+    return FullBatch().batch(table, FullBatch().select(jax.random.key(0), table))
+
+
+@pytest.mark.parametrize("law", [Independent(), Sparse(KERNELS[:1], X[0], True), Exact(KERNELS[:1], True)])
+def test_hidden_cells_do_not_matter(law):
+    """Whatever stands in a cell that is not observed, the bound is the same, and finite."""
+    table = small_table()
+    mask = table.mask.at[2, 0].set(False)
+    bounds = [
+        bound(
+            regression_model(law),
+            whole(table._replace(mask=mask, y=table.y.at[2, 0].set(value))),
+            True,
+            jax.random.key(3),
+        )
+        for value in (0.0, 1e6)
+    ]
+    np.testing.assert_array_equal(*(np.array(b) for b in bounds))
+    assert np.isfinite(bounds[0]).all()
+
+
+def test_batches_of_rows_estimate_the_bound_of_a_free_law():
+    """Over a partition into batches, likelihood terms average to the full one; the divergence is the same."""
+    table = small_table()
+    q = FreeSparse(
+        KERNELS[:1], table.x[::2], jnp.ones((1, 1, 3)), jnp.broadcast_to(-9 * jnp.eye(3), (1, 1, 3, 3)), True
+    )
+    model = eqx.tree_at(lambda m: m.encoder, regression_model(q), None)
+    quiet = eqx.tree_at(lambda m: m.latents.kernels[0].log_lengthscale, model, jnp.asarray([6.0]))  # q has no spread
+    batching = RowBatch(2)
+    selection = batching.select(jax.random.key(0), table)
+    parts = [bound(quiet, batching.batch(table, selection._replace(rows=jnp.arange(i, i + 2))), False,
+                   jax.random.key(i + 1))
+             for i in (0, 2, 4)]  # fmt: skip
+    full = bound(quiet, whole(table), True, jax.random.key(9))
+    np.testing.assert_allclose(np.mean([p.likelihood for p in parts]), full.likelihood, rtol=1e-2)
+    np.testing.assert_allclose([p.divergence for p in parts], full.divergence, rtol=1e-9)
+
+
+def test_pseudo_observations_have_positive_variance():
+    mean, variance = latents.pseudo_observations(jnp.asarray([[1.0, -1e4], [2.0, 1e4]]))
+    assert mean.tolist() == [[1.0], [2.0]] and 0 < float(variance.min()) < float(variance.max()) < np.inf
