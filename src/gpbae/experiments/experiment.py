@@ -1,6 +1,7 @@
 """An experiment is a value: data, models with their settings, scores, figures, the paper's numbers and our bars."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -27,7 +28,7 @@ class Setting:
         from gpbae import baselines, estimators
 
         cls = getattr(estimators if hasattr(estimators, self.estimator) else baselines, self.estimator)
-        wanted = {name: value for name, value in more.items() if name in cls._names()}
+        wanted = {name: value for name, value in more.items() if name in inspect.signature(cls).parameters}
         return cls(**{**self.arguments, **wanted, "seed": seed, "progress": progress})
 
     def described(self) -> dict[str, str]:
