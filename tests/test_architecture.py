@@ -7,9 +7,9 @@ import gpbae
 
 LAYERS = (
     "errors runtime watch",
-    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data transforms dates parsing",
+    "storage linalg columns likelihoods networks weights sghmc metrics diagnostics progress data transforms dates parsing",
     "kernels tables hmc roles",
-    "gp inducing start predictive rivals",
+    "gp inducing start predictive rivals choice",
     "priors",
     "autoencoder batches expressions evaluation",
     "inference posterior checkpoint recognition",

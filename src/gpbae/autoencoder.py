@@ -48,15 +48,21 @@ class Autoencoder(eqx.Module):
         """The likelihood with its sampled leaves in place."""
         return eqx.combine(shared["likelihood"], self.likelihood)
 
-    def decode(self, shared: dict[str, Any], z: Float[Array, "B C"]) -> Float[Array, "B P"]:
+    def presented(self, rows: Any) -> Any:
+        """A batch or a table as the encoder sees it."""
+        y, mask = self.likelihood.features(rows.y, rows.mask)
+        return rows._replace(y=y, mask=mask)
+
+    def decode(self, shared: dict[str, Any], z: Float[Array, "B C"]) -> Float[Array, "B H"]:
         """η of every row."""
         decoder = eqx.combine(self.weight_prior.weights(shared["decoder"]), self.decoder)
         return over_rows(decoder, z.astype(network_dtype(decoder)))
 
     def log_likelihood(self, shared: dict[str, Any], z: Float[Array, "B C"], batch: Batch) -> Float[Array, " B"]:
         """log p(yₙ observed | zₙ, φ), row by row."""
-        eta = self.decode(shared, z)
-        cells = self.observe(shared).log_prob(batch.y.astype(eta.dtype), batch.mask, eta)
+        likelihood, eta = self.observe(shared), self.decode(shared, z)
+        y = batch.y.astype(eta.dtype)
+        cells = likelihood.log_prob(y, batch.mask, likelihood.expose(eta, y, batch.mask))
         return jnp.sum(cells, axis=-1).astype(jnp.float64)
 
     def log_global(self, position: Position) -> dict[str, Array]:

@@ -1,5 +1,6 @@
 """From an estimator's arguments and a table to a model, a plan, starting points and chains."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import likelihoods, networks, run, start, starting, tables, transforms, weights
+from gpbae import choice, networks, run, start, starting, tables, transforms, weights
 from gpbae.autoencoder import Autoencoder
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import InputError
@@ -32,17 +33,17 @@ class Building:
         labels = tables.group_codes(groups, num_rows)
         x_values = self._inputs(x, num_rows)
         rng = np.random.default_rng(self.seed)
-        likelihood = self._likelihood(seen).initialise(num_columns)
-        wanted = transforms.fit(self.transform, seen.values, seen.frame.names())
-        if wanted and not likelihood.standardises:
-            raise InputError(
-                f"transform is for real-valued columns; got {self.transform!r} with {type(likelihood).__name__}. "
-                "Leave it out, or pass likelihood=Gaussian()."
-            )
-        scaler = tables.fit_scaler(seen.values, seen.mask, self.standardise and likelihood.standardises, wanted)
+        likelihood, self.likelihood_choice_ = choice.choose(self.likelihood, seen)
+        likelihood = likelihood.initialise(seen.values, seen.mask)
+        are_real = np.array([kind == "real" for kind in likelihood.kinds(num_columns)])
+        wanted = self._transforms(seen, are_real)
+        scaler = tables.fit_scaler(seen.values, seen.mask, are_real & self.standardise, wanted)
         y_values = np.where(seen.mask, scaler.forward(seen.values), 0.0)
-        latent_dim = self._latent_dim(y_values, seen.mask)
-        latents = self._starting_latents(likelihood, y_values, seen, latent_dim, rng)
+        features = _features(likelihood, y_values, seen.mask)
+        output_shape = networks.widened(seen.frame.event_shape, likelihood.owners(num_columns))
+        input_shape = seen.frame.event_shape if features[0].shape[1] == num_columns else features[0].shape[1:]
+        latent_dim = self._latent_dim(output_shape, *features)
+        latents = self._starting_latents(likelihood, y_values, seen, features, latent_dim, rng)
         self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
         self.x_columns_ = tables.column_names(x)
         self.grouped_ = groups is not None
@@ -52,9 +53,9 @@ class Building:
         prior = self._prior(x_centred, latents, labels.codes, latent_dim, rng)
         group_rows = tables.arrange(labels.codes, len(labels.labels))
         batching = self._batching(prior, num_rows, group_rows)
-        decoder_of = lambda k: networks.build_decoder(self.decoder, k, latent_dim, seen.frame.event_shape)  # noqa: E731
-        encoder_of = lambda k: networks.build_encoder(self.encoder, k, seen.frame.event_shape, latent_dim)  # noqa: E731
-        skeleton = decoder_of(jax.random.key(0))
+        decoder_of = lambda k: networks.build_decoder(self.decoder, k, latent_dim, output_shape)  # noqa: E731
+        encoder_of = lambda k: networks.build_encoder(self.encoder, k, input_shape, latent_dim)  # noqa: E731
+        skeleton = _checked(decoder_of(jax.random.key(0)), latent_dim, output_shape)
         dtype = networks.network_dtype(skeleton)
         table = Table(jnp.asarray(x_centred), jnp.asarray(y_values, dtype), jnp.asarray(seen.mask),
                       jnp.asarray(labels.codes, jnp.int32), jnp.asarray(group_rows, jnp.int32))  # fmt: skip
@@ -96,32 +97,31 @@ class Building:
 
     # What all have.
 
-    def _likelihood(self, seen):
-        if isinstance(self.likelihood, likelihoods.AbstractLikelihood):
-            likelihood = self.likelihood
-        elif isinstance(self.likelihood, str) and self.likelihood in ("auto", "gaussian", "bernoulli"):
-            observed = seen.values[seen.mask]
-            binary = bool(np.isin(observed, (0.0, 1.0)).all())
-            word = ("bernoulli" if binary else "gaussian") if self.likelihood == "auto" else self.likelihood
-            likelihood = likelihoods.Bernoulli() if word == "bernoulli" else likelihoods.Gaussian()
-        else:
-            raise InputError(f"likelihood must be 'auto' or a value of gpbae.likelihoods; got {self.likelihood!r}.")
-        if isinstance(likelihood, likelihoods.Bernoulli) and not np.isin(seen.values[seen.mask], (0.0, 1.0)).all():
-            raise InputError("Bernoulli needs cells that are 0, 1 or NaN; got other numbers. Use Gaussian().")
-        return likelihood
+    def _transforms(self, seen, are_real) -> tuple[transforms.Transform, ...]:
+        """Of real columns; asked for by a column's name, any other column is a mistake."""
+        by_name, names = not isinstance(self.transform, str | None), seen.frame.names()
+        wanted = transforms.fit(self.transform, np.where(are_real | by_name, seen.values, np.nan), names)
+        odd = [i for i, t in enumerate(wanted) if not are_real[i] and not isinstance(t, transforms.Identity)]
+        if odd and (by_name or not are_real.any()):
+            raise InputError(
+                f"transform is for real-valued columns; got {self.transform!r} with column {names[odd[0]]!r}, whose "
+                f"likelihood is {self.likelihood!r}. Leave it out, or pass likelihood=Gaussian() for it."
+            )
+        return tuple(transforms.Identity() if i in odd else t for i, t in enumerate(wanted))
 
-    def _latent_dim(self, y_values, mask) -> int:
+    def _latent_dim(self, output_shape, features, known) -> int:
         if self.latent_dim is not None:
             return int(self.latent_dim)
         identity = isinstance(self.decoder, networks.Identity) or self.decoder == "identity"
-        return y_values.shape[1] if identity else start.choose_latent_dim(y_values, mask)
+        return math.prod(output_shape) if identity else start.choose_latent_dim(features, known)
 
-    def _starting_latents(self, likelihood, y_values, seen, latent_dim, rng) -> np.ndarray:
+    def _starting_latents(self, likelihood, y_values, seen, features, latent_dim, rng) -> np.ndarray:
         if isinstance(self.decoder, networks.Identity) or self.decoder == "identity":
-            return np.asarray(likelihood.link(jnp.asarray(y_values))) * seen.mask
+            outputs = np.asarray(likelihood.link(jnp.asarray(y_values)))
+            return np.where(seen.mask[:, likelihood.owners(y_values.shape[1])], outputs, 0.0)
         if isinstance(self.decoder, networks.Starting):
             return self.decoder.starting_latents(y_values, seen.mask, seen.frame.event_shape, latent_dim)
-        return start.principal_latents(y_values, seen.mask, latent_dim, rng)
+        return start.principal_latents(*features, latent_dim, rng)
 
     def _weight_prior(self):
         if isinstance(self.weight_prior, weights.AbstractWeightPrior):
@@ -173,6 +173,25 @@ class Building:
             chains.append(starting.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
         static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
         return jax.tree.map(lambda *a: jnp.stack(a), *chains), static
+
+
+def _features(likelihood, y_values, mask) -> tuple[np.ndarray, np.ndarray]:
+    values, known = likelihood.features(jnp.asarray(y_values), jnp.asarray(mask))
+    return np.asarray(values), np.asarray(known)
+
+
+def _checked(decoder, latent_dim: int, output_shape: tuple[int, ...]):
+    """A decoder that maps a latent vector to as many outputs as the likelihood needs."""
+    z = jax.ShapeDtypeStruct((latent_dim,), networks.network_dtype(decoder))
+    try:
+        found = math.prod(eqx.filter_eval_shape(decoder, z).shape)
+    except InputError:
+        raise
+    except Exception as problem:  # whatever a user's own code may raise
+        raise InputError(f"decoder must take a vector of {latent_dim} latents; on one it failed: {problem}.") from None
+    if found != (expected := math.prod(output_shape)):
+        raise InputError(f"decoder must give {expected} outputs for this table and likelihood; got {found}.")
+    return decoder
 
 
 def check_count(name: str, value: Any, least: int, or_none: bool = False) -> None:

@@ -87,7 +87,7 @@ class BAE(Building, Questions, Inspection, Contract):
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
         with progress.display(type(self).__name__, self.progress) as listener:
             if plan.amortised and not keeper.has_begun():
-                chains = starting.pretrain(plan, table, static, chains, jnp.asarray(latents), 400)
+                chains = starting.pretrain(plan, model.presented(table), static, chains, jnp.asarray(latents), 400)
             result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper).run()
         self._keep(model, plan, table, static, result)
 

@@ -106,9 +106,15 @@ class CellScores(NamedTuple):
     pit: Float[np.ndarray, " n"]
 
 
-def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, truth: np.ndarray) -> CellScores:
-    """Scores of draws (S, n) whose density is known."""
-    return CellScores(mean - truth, -log_density, metrics.crps_of_cells(samples, truth), metrics.pit(samples, truth))
+def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, truth: np.ndarray,
+             are_classes: np.ndarray | None = None) -> CellScores:  # fmt: skip
+    """Scores of draws (S, n) whose density is known; a class is right or wrong, its CRPS is half the Brier score."""
+    crps, pit = metrics.crps_of_cells(samples, truth), metrics.pit(samples, truth)
+    error = mean - truth
+    if are_classes is not None and are_classes.any():
+        error = np.where(are_classes, error != 0, error)
+        crps[are_classes] = 0.5 * metrics.brier_of_cells(samples[:, are_classes], truth[are_classes])
+    return CellScores(error, -log_density, crps, pit)
 
 
 def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores:
@@ -127,11 +133,15 @@ def summary(scores: CellScores, unit: np.ndarray | float, variance: np.ndarray |
         "mae": float(np.mean(np.abs(error))),
         "rmse": float(np.sqrt(np.mean(error**2))),
         "smse": float(np.nanmean(smse)) if np.isfinite(smse).any() else float("nan"),
-        "nlpd": float(np.mean(scores.nlpd)),
-        "crps": float(np.mean(scores.crps / unit)),
+        "nlpd": _mean_of_known(scores.nlpd),
+        "crps": _mean_of_known(scores.crps / unit),
         **inside,
         "cells": len(error),
     }
+
+
+def _mean_of_known(values: np.ndarray) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,11 +202,11 @@ def evaluate(
         say({"phase": "rivals", "rival": name, "seconds": 0.0})
         again = lambda mask: holdout.choose(mask, positions, codes, names)  # noqa: E731
         filled = rivals.fill(rival, positions, codes, np.where(hidden, np.nan, seen.values), again)
-        scores[name] = of_normal(filled.mean[hidden], filled.sd[hidden], truth)
+        scores[name] = _of_rival(filled.mean[hidden], filled.sd[hidden], truth, _are_classes(seen)[hidden])
         seconds[name] = time.monotonic() - started
 
     column = np.broadcast_to(np.arange(len(names)), hidden.shape)[hidden]
-    unit = tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale
+    unit = np.where(_are_classes(seen)[0], 1.0, tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale)
     lines = {}
     for method, found in scores.items():
         lines |= {(method, n): s for n, s in _by_column(found, truth, column, unit, names).items()}
@@ -213,11 +223,31 @@ def _of_model(model, x, y, groups, seen, hidden) -> CellScores:
     flat = np.flatnonzero(hidden)
     samples = answer.samples.reshape(len(answer.samples), -1)[:, flat]
     mean = np.asarray(answer.mean, float).reshape(hidden.shape)
-    return of_draws(mean[hidden], samples, answer.log_density(seen.values, hidden)[hidden], seen.values[hidden])
+    mean = np.where(_are_classes(seen), answer.point_values, mean)
+    log_density = answer.log_density(seen.values, hidden)[hidden]
+    return of_draws(mean[hidden], samples, log_density, seen.values[hidden], _are_classes(seen)[hidden])
+
+
+def _of_rival(mean, sd, truth, are_classes) -> CellScores:
+    """Rivals take codes for numbers: the nearest code is their guess, and a density of classes they have not."""
+    found = of_normal(mean, sd, truth)
+    error = np.where(are_classes, np.round(mean) != truth, found.error)
+    return found._replace(error=error, nlpd=np.where(are_classes, np.nan, found.nlpd),
+                          crps=np.where(are_classes, np.nan, found.crps))  # fmt: skip
+
+
+def _are_classes(seen) -> Hidden:
+    """Cells that are codes of labels, whose differences mean nothing."""
+    codings = seen.frame.codings or (None,) * seen.values.shape[1]
+    return np.broadcast_to([c is not None and c.holds == "labels" for c in codings], seen.values.shape)
 
 
 def _masked(y, seen, hidden):
-    """y without its hidden cells, in its own type."""
+    """y without its hidden cells, in its own type; labels that are hidden altogether are still known of."""
+    if seen.frame.codings is not None:
+        codings = tuple(c._replace(dtype="category") if c.holds == "labels" else c for c in seen.frame.codings)
+        frame = seen.frame._replace(codings=codings)
+        return frame.decode(np.where(hidden, np.nan, seen.values), seen.frame.index)
     if hasattr(y, "mask") and hasattr(y, "columns"):
         return y.mask(hidden)
     return seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)

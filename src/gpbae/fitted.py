@@ -25,6 +25,7 @@ class Fitted:
     latent_dim_: int
     frame_: tables.Frame
     scaler_: tables.Scaler
+    likelihood_choice_: dict[str, str]
     x_location_: np.ndarray
     x_columns_: list[str] | None
     groups_: np.ndarray
@@ -46,6 +47,11 @@ class Fitted:
     @property
     def frame_size_(self) -> int:
         return int(np.prod(self.frame_.event_shape))
+
+    @property
+    def num_outputs_(self) -> int:
+        """Of the decoder: one per cell, or more where the likelihood asks for them."""
+        return len(self.model_.likelihood.owners(self.frame_size_))
 
     def _flat_draws(self, chosen: np.ndarray) -> Position:
         """(chain · draw, ...) of the chosen draws."""

@@ -150,7 +150,8 @@ def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, 
 
 def newborn(model, encoder, shared, batch, key):
     """Local coordinates of the encoder's draw."""
-    return model.prior.coordinates(shared["prior"], autoencoder.encode(encoder, batch.y, batch.mask, key), batch)
+    seen = model.presented(batch)
+    return model.prior.coordinates(shared["prior"], autoencoder.encode(encoder, seen.y, seen.mask, key), batch)
 
 
 def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, settings, adapting, chain: Chain):
@@ -255,6 +256,7 @@ def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[C
     if plan.encoder_steps == 0:
         return chain, jnp.zeros(())
     batch, z = _encoder_targets(model, plan, table, chain.sampler, selection)
+    batch = model.presented(batch)
     num_rows, seed_size = min(ENCODER_ROWS, z.shape[0]), eqx.combine(chain.encoder, static).seed_size
     key_rows, key_seeds = jax.random.split(key)
     rows = jax.random.randint(key_rows, (plan.encoder_steps, num_rows), 0, z.shape[0])

@@ -62,9 +62,11 @@ class Inspection(Fitted):
             named |= {
                 name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
             }
-        if hasattr(self.model_.likelihood, "log_noise") and jax.tree.leaves(draws.shared["likelihood"]):
-            noise = np.exp(np.asarray(draws.shared["likelihood"].log_noise)).reshape(*shape, -1)
-            named |= {"noise" if noise.shape[2] == 1 else f"noise[{i}]": noise[:, :, i] for i in range(noise.shape[2])}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"]):
+            flat, name = np.exp(np.asarray(leaf)).reshape(*shape, -1), _leaf_name(path)
+            named |= {
+                name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
+            }
         return {**named, **self._predictive_scalars(draws, shape)}
 
     def _predictive_scalars(self, draws, shape) -> dict[str, np.ndarray]:
@@ -74,7 +76,8 @@ class Inspection(Fitted):
         num_rows = self.table_.x.shape[0]
         rows = np.unique(np.linspace(0, num_rows - 1, min(num_rows, 8)).astype(int))
         _, eta = posterior.decode_training(self.model_, draws, self.table_, jnp.asarray(rows))
-        columns = np.unique(np.linspace(0, self.frame_size_ - 1, min(self.frame_size_, 4)).astype(int))
+        num_outputs = eta.shape[-1]
+        columns = np.unique(np.linspace(0, num_outputs - 1, min(num_outputs, 4)).astype(int))
         picked = np.asarray(eta[:, :, columns], np.float64).reshape(*shape, len(rows), len(columns))
         return {f"output[{r},{c}]": picked[:, :, i, j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
 
@@ -129,8 +132,15 @@ class Inspection(Fitted):
             z = np.asarray(posterior.training_latents(self.model_, merge(self.draws_), self.table_, jnp.asarray(rows)))
             return z.reshape(self.num_chains_, self._num_draws, *z.shape[1:])
         encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
-        once = jax.vmap(lambda e: encode(e, self.table_.y[rows], self.table_.mask[rows], self._key("frame")))(encoders)
+        seen = self.model_.presented(self.table_)
+        once = jax.vmap(lambda e: encode(e, seen.y[rows], seen.mask[rows], self._key("frame")))(encoders)
         return np.broadcast_to(np.asarray(once)[:, None], (self.num_chains_, self._num_draws, *once.shape[1:]))
+
+
+def _leaf_name(path) -> str:
+    """`noise` for the leaf log_noise; in a table of several likelihoods, the leaf's block goes before."""
+    words = [str(getattr(key, "name", getattr(key, "idx", ""))) for key in path if not hasattr(key, "key")]
+    return " ".join(word for word in words if word != "members").replace("log_", "")
 
 
 def _weighted(tree, sizes) -> tuple[float, float]:

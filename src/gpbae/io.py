@@ -31,6 +31,7 @@ from gpbae import (
     autoencoder,
     baselines,
     batches,
+    columns,
     estimators,
     inducing,
     inference,
@@ -237,7 +238,10 @@ def _write_frame(frame: tables.Frame) -> dict[str, Any]:
         raise InputError(
             f"A model is saved with columns named by text or numbers; got {labels[0]!r}. Rename the columns of y."
         ) from None
-    return {"event_shape": list(frame.event_shape), "columns": labels, "names": list(frame.columns.names)}
+    node = {"event_shape": list(frame.event_shape), "columns": labels, "names": list(frame.columns.names)}
+    if frame.codings is None:
+        return node
+    return node | {"codings": [[c.holds, c.dtype, list(c.labels), c.ordered] for c in frame.codings]}
 
 
 def _read_frame(node: dict[str, Any]) -> tables.Frame:
@@ -247,7 +251,10 @@ def _read_frame(node: dict[str, Any]) -> tables.Frame:
     import pandas as pd
 
     labels = [tuple(c) if isinstance(c, list) else c for c in node["columns"]]
-    return tables.Frame(shape, pd.Index(labels).set_names(node["names"]))
+    codings = node.get("codings")
+    if codings is not None:
+        codings = tuple(columns.Coding(holds, dtype, tuple(known), ordered) for holds, dtype, known, ordered in codings)
+    return tables.Frame(shape, pd.Index(labels).set_names(node["names"]), None, codings)
 
 
 # Saving.

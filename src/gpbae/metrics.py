@@ -37,6 +37,13 @@ def crps_of_cells(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return np.mean(np.abs(samples - truth), axis=0) - 0.5 * spread
 
 
+def brier_of_cells(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Brier score of classes from draws of their codes (S, cells):  Σ_c (p_c − 1[y = c])² = 1 − 2 p_y + Σ_c p_c²."""
+    shares = np.stack([np.mean(samples == code, axis=0) for code in np.union1d(np.unique(samples), truth)])
+    of_truth = np.mean(samples == truth, axis=0)
+    return 1 - 2 * of_truth + np.sum(shares**2, axis=0)
+
+
 def gaussian_crps(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """CRPS of N(mean, sd²) cell by cell:  sd · (z (2Φ(z) − 1) + 2φ(z) − 1/√π),  z = (y − mean)/sd."""
     z = (truth - mean) / sd

@@ -17,12 +17,19 @@ NUM_BURN_IN = 60
 NUM_LEAPFROG = 8
 
 
+class Rows(NamedTuple):
+    """Observations, arranged like the query they belong to."""
+
+    y: Float[Array, "*rows P"]
+    mask: Bool[Array, "*rows P"]
+
+
 class LatentAnswer(NamedTuple):
     """Per draw: latent means given that draw, R draws of the latents, and the decoder's outputs for them."""
 
     latent_mean: Float[Array, "S G q C"]
     latents: Float[Array, "S R G q C"]
-    eta: Float[Array, "S R G q P"]
+    eta: Float[Array, "S R G q H"]
 
 
 def memory(model: Autoencoder, draw: Position, table: Table) -> Memory | None:
@@ -49,8 +56,13 @@ def _block_values(key: Key[Array, ""], values: Any, query: Query) -> Any:
     return jnp.where(query.known[:, None, None], fitted, fresh)
 
 
-def _decode(model: Autoencoder, shared: dict[str, Any], z: Float[Array, "*lead C"]) -> Float[Array, "*lead P"]:
+def _decode(model: Autoencoder, shared: dict[str, Any], z: Float[Array, "*lead C"]) -> Float[Array, "*lead H"]:
     return model.decode(shared, z.reshape(-1, z.shape[-1])).reshape(*z.shape[:-1], -1)
+
+
+def _expose(model: Autoencoder, shared: dict[str, Any], eta: Float[Array, "*lead H"], rows: Any):
+    """η of rows some of whose cells are known."""
+    return model.observe(shared).expose(eta, rows.y.astype(eta.dtype), rows.mask)
 
 
 @eqx.filter_jit
@@ -81,7 +93,7 @@ def _components(key: Key[Array, ""], num_components: int, num: int) -> Int[Array
 @eqx.filter_jit
 def sample_paths(
     model: Autoencoder, draws: Position, table: Table, query: Query, key: Key[Array, ""]
-) -> tuple[Float[Array, "S G q C"], Float[Array, "S G q P"]]:
+) -> tuple[Float[Array, "S G q C"], Float[Array, "S G q H"]]:
     """Joint draws of z, and η, along each block of the query: one path for every draw."""
 
     def one(item):
@@ -97,13 +109,14 @@ def sample_paths(
 @eqx.filter_jit
 def decode_training(
     model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"] | None = None
-) -> tuple[Float[Array, "S n C"], Float[Array, "S n P"]]:
+) -> tuple[Float[Array, "S n C"], Float[Array, "S n H"]]:
     """Latents and η of the training rows themselves, or of some of them, whose latents the chain sampled."""
+    seen = Rows(table.y, table.mask) if rows is None else Rows(table.y[rows], table.mask[rows])
 
     def one(draw):
         z = model.prior.latents(draw.shared["prior"], draw.local, _full(table))
         z = z if rows is None else z[rows]
-        return z, model.decode(draw.shared, z)
+        return z, _expose(model, draw.shared, model.decode(draw.shared, z), seen)
 
     return jax.lax.map(one, draws)
 
@@ -116,18 +129,11 @@ def training_latents(
     return jax.lax.map(lambda d: model.prior.latents(d.shared["prior"], d.local, _full(table))[rows], draws)
 
 
-class Rows(NamedTuple):
-    """Observations at a query, arranged like it."""
-
-    y: Float[Array, "G q P"]
-    mask: Bool[Array, "G q P"]
-
-
 @eqx.filter_jit
 def refine(
     model: Autoencoder, draws: Position, table: Table, encoders: PyTree, query: Query, rows: Rows,
     key: Key[Array, ""], num_steps: int,
-) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q P"], Float[Array, " c"]]:  # fmt: skip
+) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q H"], Float[Array, " c"]]:  # fmt: skip
     """Latents of given rows under p(z | y observed, x, draw), and η: MCMC that starts from the encoder.
 
     Along each chain's draws one HMC chain follows, `num_steps` trajectories per draw after a burn-in on the first.
@@ -151,7 +157,8 @@ def refine(
 
             state, acceptance = jax.lax.scan(move, state, jnp.arange(num_steps))
             z = _latents(model, draw, table, query, state.position)
-            return state, (z, _decode(model, draw.shared, z), jnp.mean(acceptance))
+            eta = _expose(model, draw.shared, _decode(model, draw.shared, z), rows)
+            return state, (z, eta, jnp.mean(acceptance))
 
         _, (z, eta, acceptance) = jax.lax.scan(follow, state, (chain_draws, _keys(key_rest, chain_draws)))
         return z, eta, jnp.mean(acceptance)
@@ -160,8 +167,9 @@ def refine(
 
 
 def _start(model, draw, table, encoder, query, rows, key):
-    G, q, P = rows.y.shape
-    z = autoencoder.encode(encoder, rows.y.reshape(G * q, P), rows.mask.reshape(G * q, P), key).reshape(G, q, -1)
+    seen = model.presented(rows)
+    G, q, F = seen.y.shape
+    z = autoencoder.encode(encoder, seen.y.reshape(G * q, F), seen.mask.reshape(G * q, F), key).reshape(G, q, -1)
     recalled = memory(model, draw, table)
     values, seed = model.prior.standardised(draw.shared["prior"], recalled, query, z)
     if values is not None:

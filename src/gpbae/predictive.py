@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from gpbae.likelihoods import AbstractLikelihood
+from gpbae.errors import InputError
+from gpbae.likelihoods import AbstractLikelihood, part_of
 from gpbae.tables import Frame, Scaler
+from gpbae.transforms import Identity
 
 NUM_NOISE_DRAWS = 32
 
@@ -18,7 +20,8 @@ NUM_NOISE_DRAWS = 32
 class Predictive:
     """Predictive distribution over rows × cells (or over latents, which have no observation noise).
 
-    `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).
+    `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).  Columns of classes have
+    probabilities instead: their mean, sd and quantiles are NaN, their samples are codes.
     """
 
     def __init__(self, eta: np.ndarray, likelihood: AbstractLikelihood | None, scaler: Scaler, frame: Frame,
@@ -34,31 +37,54 @@ class Predictive:
         return self._frame.restore(np.asarray(values, np.float64), self._index)
 
     @functools.cached_property
+    def _num_columns(self) -> int:
+        return int(np.prod(self._frame.event_shape))
+
+    @functools.cached_property
+    def _kinds(self) -> np.ndarray:
+        """What each column holds."""
+        if self._likelihood is None:
+            return np.full(self._num_columns, "real")
+        return np.array(self._likelihood.kinds(self._num_columns))
+
+    def _numbers(self, values: np.ndarray) -> Any:
+        """In the user's kind of table, with classes left out."""
+        return self._restore(np.where(self._kinds == "class", np.nan, values))
+
+    @functools.cached_property
     def _means(self) -> np.ndarray:
         """E[y | draw], (S, R, T, P), original units."""
         if self._likelihood is None:
             return np.asarray(self._eta, np.float64)
-        if not self._scaler.is_linear:
-            return self._transformed_moments[0]
-        means = _per_draw(lambda lik, eta: lik.mean(eta), self._likelihood, self._eta)
-        return self._scaler.inverse(np.asarray(means, np.float64))
+        means = np.array(_per_draw(lambda lik, eta: lik.mean(eta), self._likelihood, self._eta), np.float64)
+        means = means * self._scaler.scale + self._scaler.location
+        means[..., self._are_bent] = self._bent_moments[0]
+        return means
 
     @functools.cached_property
     def _noise(self) -> np.ndarray:
         """E over draws of the observation variance, (T, P), original units."""
         if self._likelihood is None:
             return np.zeros(self._eta.shape[2:])
-        if not self._scaler.is_linear:
-            return self._transformed_moments[1]
         variance = _per_draw(lambda lik, eta: lik.variance(eta), self._likelihood, self._eta)
-        return np.mean(np.asarray(variance, np.float64), axis=(0, 1)) * self._scaler.scale**2
+        noise = np.mean(np.asarray(variance, np.float64), axis=(0, 1)) * self._scaler.scale**2
+        noise[:, self._are_bent] = self._bent_moments[1]
+        return noise
 
     @functools.cached_property
-    def _transformed_moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def _are_bent(self) -> np.ndarray:
+        """Columns with a transform that is not a line."""
+        bent = [not isinstance(t, Identity) for t in self._scaler.transforms]
+        return np.array(bent or [False] * self._num_columns)
+
+    @functools.cached_property
+    def _bent_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """E[y | draw] and the mean noise variance where the inverse of a transform bends: averages over noise."""
-        total, squares = np.zeros(self._eta.shape), np.zeros(self._eta.shape)
-        for k in range(NUM_NOISE_DRAWS):
-            y = self._noisy(k + 1)
+        num_bent = int(self._are_bent.sum())
+        total = np.zeros((*self._eta.shape[:3], num_bent))
+        squares = np.zeros_like(total)
+        for k in range(NUM_NOISE_DRAWS if num_bent else 0):
+            y = self._noisy(k + 1)[..., self._are_bent]
             total += y
             squares += y**2
         means = total / NUM_NOISE_DRAWS
@@ -74,12 +100,12 @@ class Predictive:
     @functools.cached_property
     def mean(self) -> Any:
         """Predictive mean."""
-        return self._restore(self._means.mean(axis=(0, 1)))
+        return self._numbers(self._means.mean(axis=(0, 1)))
 
     @functools.cached_property
     def sd(self) -> Any:
         """Predictive standard deviation, all sources of uncertainty included."""
-        return self._restore(np.sqrt(self._variance))
+        return self._numbers(np.sqrt(self._variance))
 
     @functools.cached_property
     def _variance(self) -> np.ndarray:
@@ -95,10 +121,67 @@ class Predictive:
             flat = self._noisy(0)
         return flat.reshape(S * R, T, *self._frame.event_shape)
 
+    @functools.cached_property
+    def point(self) -> Any:
+        """One value for every cell, such as y could hold, in the types of y: the mean of real numbers, the median of
+        counts, the most probable class."""
+        return self._frame.decode(self.point_values, self._index)
+
+    @functools.cached_property
+    def point_values(self) -> np.ndarray:
+        """The values of `point` as numbers, (rows, P); a class is its code."""
+        best = self._means.mean(axis=(0, 1))
+        kinds = self._kinds
+        if (kinds == "count").any():
+            draws = self.samples.reshape(len(self.samples), *best.shape)[..., kinds == "count"]
+            best[:, kinds == "count"] = np.quantile(draws, 0.5, axis=0, method="inverted_cdf")
+        best[:, kinds == "truth"] = best[:, kinds == "truth"] > 0.5
+        for column in np.flatnonzero(kinds == "class"):
+            best[:, column] = self._probabilities(column).argmax(axis=1)
+        return best
+
+    def probabilities(self, column: Any) -> Any:
+        """Of a column of classes, by name or position: the probability of each class, (rows, classes)."""
+        names = None if self._frame.columns is None else [str(name) for name in self._frame.columns]
+        if names is not None and str(column) in names:
+            place = names.index(str(column))
+        elif isinstance(column, int | np.integer) and 0 <= column < self._num_columns:
+            place = int(column)
+        else:
+            raise InputError(f"probabilities needs a column of y by name or position; got {column!r}.")
+        if self._kinds[place] not in ("class", "truth"):
+            raise InputError(
+                f"Column {column!r} holds {self._kinds[place]} numbers, not classes; use mean and quantile."
+            )
+        values = self._probabilities(place)
+        if names is None:
+            return values
+        import pandas as pd
+
+        coding = None if self._frame.codings is None else self._frame.codings[place]
+        labels = list(coding.labels) if coding is not None and coding.labels else list(range(values.shape[1]))
+        labels = [False, True] if coding is not None and coding.holds == "truth" else labels
+        return pd.DataFrame(values, columns=labels, index=self._index)
+
+    def _probabilities(self, column: int) -> np.ndarray:
+        likelihood, place, outputs = part_of(self._likelihood, column, self._num_columns)
+        if self._kinds[column] == "truth":
+            yes = self._means[..., column].mean(axis=(0, 1))
+            return np.stack([1 - yes, yes], axis=-1)
+        offset = np.asarray(likelihood.offset)[:, None, None, place]
+        logits = np.asarray(self._eta[..., outputs], np.float64) + offset
+        p = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return (p / p.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))
+
     def quantile(self, q: float) -> Any:
-        """Quantile of the predictive distribution, cell by cell."""
-        flat = self.samples.reshape(self.samples.shape[0], -1)
-        return self._restore(np.quantile(flat, q, axis=0).reshape(self._eta.shape[2:]))
+        """Quantile of the predictive distribution, cell by cell; of whole numbers, a whole number."""
+        flat = self.samples.reshape(len(self.samples), -1, self._num_columns)
+        is_real = self._kinds == "real"
+        values = np.empty(flat.shape[1:])
+        for method, columns in (("linear", is_real), ("inverted_cdf", ~is_real)):
+            if columns.any():
+                values[:, columns] = np.quantile(flat[..., columns], q, axis=0, method=method)
+        return self._numbers(values)
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Central interval: (lower, upper)."""
@@ -124,19 +207,18 @@ class Predictive:
             of_latents = {"latent conditional": self._means.var(axis=1).mean(axis=0), "GP values": latent}
         parts = {"observation noise": self._noise, "hyper-parameters": hyper, **of_latents,
                  "decoder": np.mean(rest**2, axis=0)}  # fmt: skip
-        return {name: self._restore(part) for name, part in parts.items()}
+        return {name: self._numbers(part) for name, part in parts.items()}
 
     def log_density(self, y: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """log of the predictive mixture density of every observed cell, original units; NaN elsewhere."""
         if self._likelihood is None:
             raise ValueError("A predictive over latents has no observation density.")
         S, R = self._eta.shape[:2]
-        known = np.where(mask, y, self._scaler.inverse(np.zeros((1, self._eta.shape[-1]))))
+        known = np.where(mask, y, self._scaler.inverse(np.zeros((1, self._num_columns))))
         target = self._scaler.forward(known).astype(self._eta.dtype)
+        target, observed = (np.broadcast_to(a, (R, *a.shape)) for a in (target, mask))
         cells = _per_draw(
-            lambda lik, eta: logsumexp(
-                lik.log_prob(jnp.broadcast_to(target, eta.shape), jnp.broadcast_to(mask, eta.shape), eta), axis=0
-            ),
+            lambda lik, eta: logsumexp(lik.log_prob(jnp.asarray(target), jnp.asarray(observed), eta), axis=0),
             self._likelihood,
             self._eta,
         )

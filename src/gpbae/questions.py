@@ -25,7 +25,7 @@ class Questions(Fitted):
         """Predictive distribution of y at new inputs."""
         self._fitted()
         x_values, rows, slots = self._query(x, groups, None)
-        chosen = self._chosen(num_latents * len(x_values) * self.frame_size_)
+        chosen = self._chosen(num_latents * len(x_values) * self.num_outputs_)
         draws = self._flat_draws(chosen)
         answer = posterior.predict(self.model_, draws, self.table_, self._make_query(x_values, rows, slots),
                                    self._key("predict"), num_latents)  # fmt: skip
@@ -35,12 +35,12 @@ class Questions(Fitted):
         return self._predictive(draws, answer.eta, rows, len(x_values), tables.row_index(x), features)
 
     def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
-        """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at the mean."""
+        """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at `.point`."""
         self._fitted()
         seen, chosen, z, eta = self._refined(x, y, groups, num_draws)
         answer = self._cells(seen.frame, chosen, z, eta)
-        mean = np.asarray(answer.mean).reshape(seen.values.shape)
-        answer.filled = seen.frame.restore(np.where(seen.mask, seen.values, mean), seen.frame.index)  # type: ignore[attr-defined]
+        filled = np.where(seen.mask, seen.values, answer.point_values)
+        answer.filled = seen.frame.decode(filled, seen.frame.index)  # type: ignore[attr-defined]
         return answer
 
     def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
@@ -53,7 +53,7 @@ class Questions(Fitted):
         """Cells and latents of rows of the fitted table, by number, as `impute` and `encode` would give them."""
         self._fitted()
         numbers = np.asarray(rows, int)
-        chosen = self._chosen(len(numbers) * self.frame_size_, num_draws)
+        chosen = self._chosen(len(numbers) * self.num_outputs_, num_draws)
         draws = jax.tree.map(lambda a: jnp.asarray(a[:, chosen]), self.draws_)
         if self.plan_.amortised:
             table = jax.tree.map(lambda a: np.asarray(a)[numbers], self.table_._replace(group_rows=None))
@@ -123,7 +123,7 @@ class Questions(Fitted):
 
     def _observations(self, y: Any) -> tables.Observations:
         names = tables.column_names(self.frame_) if self.frame_.columns is not None else None
-        return tables.observations(y, self.frame_.event_shape, names)
+        return tables.observations(y, self.frame_.event_shape, names, self.frame_.codings)
 
     def _query(self, x: Any, groups: Any, num_rows: int | None):
         """Rows arranged by group: the query and the (G, q) table of row numbers behind it."""
@@ -160,12 +160,12 @@ class Questions(Fitted):
     # Latents of given rows.
 
     def _refined(self, x, y, groups, num_draws):
-        """Latents and η of given rows, (S, T, C) and (S, T, P), with the draws they belong to."""
+        """Latents and η of given rows, (S, T, C) and (S, T, H), with the draws they belong to."""
         seen = self._observations(y)
         num_rows = len(seen.values)
         x_values, rows, slots = self._query(x, groups, num_rows)
         scaled = np.where(seen.mask, self.scaler_.forward(seen.values), 0.0)
-        chosen = self._chosen(num_rows * self.frame_size_, num_draws)
+        chosen = self._chosen(num_rows * self.num_outputs_, num_draws)
         draws = jax.tree.map(lambda a: jnp.asarray(a[:, chosen]), self.draws_)
         z, eta = self._answer_rows(draws, x_values, scaled, seen.mask, rows, slots)
         return seen, chosen, z, eta
@@ -180,7 +180,7 @@ class Questions(Fitted):
                 return tuple(map(np.asarray, recalled))
         S = self.num_chains_ * jax.tree.leaves(draws)[0].shape[1]
         z = np.zeros((S, len(x_values), self.latent_dim_))
-        eta = np.zeros((S, len(x_values), self.frame_size_), self.table_.y.dtype)
+        eta = np.zeros((S, len(x_values), self.num_outputs_), self.table_.y.dtype)
         if len(fitted):
             z[:, fitted], eta[:, fitted] = recalled
         for part_rows, part_slots in self._parts(rows, slots, numbers < 0):
@@ -253,7 +253,7 @@ class Questions(Fitted):
         return np.einsum("stc,scd->std", z, self.rotations_[:, chosen].reshape(-1, self.latent_dim_, self.latent_dim_))
 
     def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:
-        """Answers arranged by group, (S, R, G, q, P), back in the order of the rows."""
+        """Answers arranged by group, (S, R, G, q, H), back in the order of the rows."""
         flat = _unarrange(np.asarray(eta), rows, num_rows)
         frame = self.frame_
         return Predictive(flat, self._observed_likelihood(draws), self.scaler_, frame, index, self.seed, features)

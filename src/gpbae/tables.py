@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpbae import columns as table_columns
 from gpbae.errors import InputError
 from gpbae.transforms import Identity, Transform
 
@@ -11,11 +12,13 @@ LARGEST, SQUARABLE = 1e300, 1e150
 
 
 class Frame(NamedTuple):
-    """How an observation table looked: trailing shape, column names and index of a data frame (None for arrays)."""
+    """How an observation table looked: trailing shape, column names, index and the codings of a data frame's columns
+    (None for arrays, and for data frames of plain numbers)."""
 
     event_shape: tuple[int, ...]
     columns: Any = None
     index: Any = None
+    codings: tuple[table_columns.Coding, ...] | None = None
 
     def names(self) -> list[str]:
         """A name for each of the P cells of a row: the columns of a data frame, numbers otherwise."""
@@ -24,12 +27,18 @@ class Frame(NamedTuple):
         return [str(i) for i in range(int(np.prod(self.event_shape)))]
 
     def restore(self, values: np.ndarray, index: Any = None) -> Any:
-        """(rows, P) in the user's type."""
+        """Numbers about the cells, (rows, P), in the user's kind of table."""
         if self.columns is None:
             return values.reshape(values.shape[0], *self.event_shape)
         import pandas as pd
 
         return pd.DataFrame(values, columns=self.columns, index=index)
+
+    def decode(self, values: np.ndarray, index: Any = None) -> Any:
+        """Values that cells can take, (rows, P), in the user's own types: labels for codes, say."""
+        if self.columns is None or self.codings is None:
+            return self.restore(values, index)
+        return table_columns.decode(values, self.codings, self.columns, index)
 
 
 class Observations(NamedTuple):
@@ -70,13 +79,13 @@ class Scaler(NamedTuple):
         return np.stack(columns, axis=-1)
 
 
-def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool, transforms: tuple[Transform, ...] = ()) -> Scaler:
-    """Mean and standard deviation of the observed cells, transformed first; a constant or empty column is only
-    shifted."""
+def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool | np.ndarray,
+               transforms: tuple[Transform, ...] = ()) -> Scaler:  # fmt: skip
+    """Mean and standard deviation of the observed cells of active columns, transformed first; a constant or empty
+    column is only shifted."""
     num_columns = values.shape[1]
     values = Scaler(np.zeros(num_columns), np.ones(num_columns), transforms)._each("forward", values)
-    if not active:
-        return Scaler(np.zeros(num_columns), np.ones(num_columns), transforms)
+    active = np.broadcast_to(active, (num_columns,))
     count = np.maximum(mask.sum(axis=0), 1)
     observed = np.where(mask, values, 0.0)
     _, exponent = np.frexp(np.abs(observed).max(axis=0))  # squares of 1e200 overflow; a power of two costs no digit
@@ -86,7 +95,7 @@ def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool, transforms: t
     location = np.ldexp(centre, exponent)
     scale = np.ldexp(np.sqrt((deviation**2).sum(axis=0) / count), exponent)
     tiny = 1e-12 * np.maximum(np.abs(location), 1e-290)
-    return Scaler(location, np.where(scale > tiny, scale, 1.0), transforms)
+    return Scaler(np.where(active, location, 0.0), np.where(active & (scale > tiny), scale, 1.0), transforms)
 
 
 def column_names(a: Any) -> list[str] | None:
@@ -112,18 +121,19 @@ def row_index(a: Any) -> Any:
     return a.index if hasattr(a, "columns") else None
 
 
-def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list[str] | None = None) -> Observations:
-    """Check y: numbers of shape (rows, ...), NaN for missing."""
+def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list[str] | None = None,
+                 codings: tuple[table_columns.Coding, ...] | None = None) -> Observations:  # fmt: skip
+    """Check y: numbers of shape (rows, ...), NaN for missing; a data frame may also hold labels, and yes or no."""
     y = in_fitted_order(y, names, "y")
     columns, index = getattr(y, "columns", None), row_index(y)
-    values = _numbers(y, "y")
+    values, codings = _cells(y, codings)
     if values.ndim == 1 and columns is None:
         values = values[:, None]
     if values.ndim < 2 or values.shape[0] == 0 or values[0].size == 0:
         raise InputError(f"y must have at least one row and one column; got shape {np.shape(y)}. Pass (rows, columns).")
     if event_shape is not None and values.shape[1:] != event_shape:
         raise InputError(f"y must have rows of shape {event_shape} as in fit; got {values.shape[1:]}.")
-    frame = Frame(values.shape[1:], columns, index)
+    frame = Frame(values.shape[1:], columns, index, codings)
     values = values.reshape(values.shape[0], -1)
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]
@@ -134,6 +144,18 @@ def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list
             f"y must lie within ±{LARGEST:g}; got {values[row, column]:g} in row {row}, column {column}. Rescale it."
         )
     return Observations(values, ~np.isnan(values), frame)
+
+
+def _cells(y: Any, fitted: tuple[table_columns.Coding, ...] | None):
+    """Numbers and how the columns looked; None where they were plain numbers."""
+    is_plain = (
+        not hasattr(y, "iloc")
+        or not hasattr(y, "columns")
+        or all(isinstance(d, np.dtype) and d.kind == "f" for d in y.dtypes)
+    )
+    if is_plain or len(set(y.columns)) != len(y.columns):
+        return _numbers(y, "y"), fitted if fitted is not None and hasattr(y, "columns") else None
+    return table_columns.encode(y, fitted)
 
 
 def inputs(

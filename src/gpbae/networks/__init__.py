@@ -10,6 +10,7 @@ from gpbae.networks.arguments import (
     build_encoder,
     image_shape,
     is_image,
+    widened,
 )
 from gpbae.networks.convolutions import ConvDecoder, ConvEncoder
 from gpbae.networks.layers import (
@@ -57,4 +58,5 @@ __all__ = [
     "is_image",
     "network_dtype",
     "over_rows",
+    "widened",
 ]

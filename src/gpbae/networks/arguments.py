@@ -93,16 +93,27 @@ class Starting(abc.ABC):
 WORDS = {"mlp": MLP, "conv": Conv, "linear": Linear, "identity": Identity}
 
 
-def build_decoder(network, key: Key[Array, ""], latent_dim: int, event_shape: tuple[int, ...]) -> eqx.Module:
+def build_decoder(network, key: Key[Array, ""], latent_dim: int, output_shape: tuple[int, ...]) -> eqx.Module:
     """The decoder a `decoder=` argument stands for; a ready Equinox module is taken as it is."""
-    network = _resolve(network, event_shape, "decoder")
-    return network if isinstance(network, eqx.Module) else network.decoder(key, latent_dim, event_shape)
+    network = _resolve(network, output_shape, "decoder")
+    return network if isinstance(network, eqx.Module) else network.decoder(key, latent_dim, output_shape)
 
 
-def build_encoder(network, key: Key[Array, ""], event_shape: tuple[int, ...], latent_dim: int) -> "AbstractEncoder":
+def build_encoder(network, key: Key[Array, ""], input_shape: tuple[int, ...], latent_dim: int) -> "AbstractEncoder":
     """The encoder an `encoder=` argument stands for."""
-    network = _resolve(network, event_shape, "encoder")
-    return network if isinstance(network, eqx.Module) else network.encoder(key, event_shape, latent_dim)
+    network = _resolve(network, input_shape, "encoder")
+    return network if isinstance(network, eqx.Module) else network.encoder(key, input_shape, latent_dim)
+
+
+def widened(event_shape: tuple[int, ...], owners: np.ndarray) -> tuple[int, ...]:
+    """The shape of outputs that speak of the given cells: more channels where each cell has as many, else a vector."""
+    num_cells = math.prod(event_shape)
+    each, rest = divmod(len(owners), num_cells)
+    if rest or not np.array_equal(owners, np.repeat(np.arange(num_cells), each)):
+        return (len(owners),)
+    if each == 1:
+        return event_shape
+    return (*event_shape, each) if len(event_shape) == 2 else (*event_shape[:-1], each * event_shape[-1])
 
 
 def _resolve(network, event_shape, role):

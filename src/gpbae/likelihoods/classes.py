@@ -1,0 +1,139 @@
+"""Likelihoods of classes: yes or no, and one of several."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from gpbae.errors import InputError
+from gpbae.likelihoods.base import AbstractLikelihood, Cells, Kind, Mask, Outputs, first_bad
+
+
+class Bernoulli(AbstractLikelihood):
+    """y ∈ {0, 1} with log-odds η."""
+
+    def kinds(self, num_columns: int) -> tuple[Kind, ...]:
+        return ("truth",) * num_columns
+
+    def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
+        if (bad := first_bad(np.isin(values, (0.0, 1.0)), mask)) is not None:
+            raise InputError(
+                f"Bernoulli needs cells that are 0, 1 or NaN; got {values[bad]:g} in column {names[bad[1]]}. "
+                "Use Gaussian()."
+            )
+
+    def initialise(self, values: np.ndarray, mask: np.ndarray) -> "Bernoulli":
+        return self
+
+    def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
+        y = jnp.where(mask, y, 0)
+        return jnp.where(mask, y * eta - jax.nn.softplus(eta), 0)
+
+    def mean(self, eta: Outputs) -> Cells:
+        return jax.nn.sigmoid(eta)
+
+    def variance(self, eta: Outputs) -> Cells:
+        p = jax.nn.sigmoid(eta)
+        return p * (1 - p)
+
+    def sample(self, key: Key[Array, ""], eta: Outputs) -> Cells:
+        return jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(eta.dtype)
+
+    def cdf(self, y: Cells, eta: Outputs) -> Cells:
+        return jnp.where(y < 0, 0, jnp.where(y < 1, jax.nn.sigmoid(-eta), 1)).astype(eta.dtype)
+
+    def link(self, y: Cells) -> Outputs:
+        return 4 * (y - 0.5)
+
+
+class Categorical(AbstractLikelihood):
+    """y ∈ {0, …, k − 1} with p(y = c) ∝ f_c exp(η_c): k outputs per column, so that no class is special.
+
+    f are the shares of the classes in the table.  The mean and variance are those of the code, which means something
+    only where codes are in order.
+    """
+
+    num_classes: int | None = eqx.field(static=True)
+    offset: Float[Array, "P k"] | None
+
+    def __init__(self, num_classes: int | None = None):
+        if num_classes is not None and not num_classes >= 2:
+            raise InputError(f"Categorical needs at least 2 classes; got {num_classes}. Leave such a column out.")
+        self.num_classes = None if num_classes is None else int(num_classes)
+        self.offset = None
+
+    def kinds(self, num_columns: int) -> tuple[Kind, ...]:
+        return ("class",) * num_columns
+
+    def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
+        most = np.inf if self.num_classes is None else self.num_classes - 1
+        good = (values >= 0) & (values <= most) & (values == np.round(values))
+        if (bad := first_bad(good, mask)) is not None:
+            upto = "up" if self.num_classes is None else f"to {self.num_classes - 1}"
+            raise InputError(
+                f"Categorical needs labels, or codes from 0 {upto}; got {values[bad]:g} in column {names[bad[1]]}. "
+                "Pass that column as text."
+            )
+
+    def initialise(self, values: np.ndarray, mask: np.ndarray) -> "Categorical":
+        k = self.num_classes or max(2, int(np.where(mask, values, 0).max()) + 1)
+        observed = (values[..., None] == np.arange(k)) & mask[..., None]
+        share = (observed.sum(axis=0) + 1.0) / (mask.sum(axis=0)[:, None] + k)
+        sized = eqx.tree_at(lambda c: c.offset, self, jnp.asarray(np.log(share)), is_leaf=lambda leaf: leaf is None)
+        return _with_classes(sized, k)
+
+    def owners(self, num_columns: int) -> np.ndarray:
+        return np.repeat(np.arange(num_columns), self.num_classes or 1)
+
+    def log_probabilities(self, eta: Outputs) -> Float[Array, "*rows P k"]:
+        offset = self.offset
+        assert offset is not None, "initialise comes first"
+        logits = eta.reshape(*eta.shape[:-1], *offset.shape)
+        return jax.nn.log_softmax(logits + jnp.broadcast_to(offset.astype(eta.dtype), logits.shape), axis=-1)
+
+    def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
+        code = jnp.where(mask, y, 0).astype(jnp.int32)[..., None]
+        return jnp.where(mask, jnp.take_along_axis(self.log_probabilities(eta), code, axis=-1)[..., 0], 0)
+
+    def _moment(self, eta: Outputs, power: int) -> Cells:
+        p = jnp.exp(self.log_probabilities(eta))
+        return p @ jnp.arange(p.shape[-1], dtype=p.dtype) ** power
+
+    def mean(self, eta: Outputs) -> Cells:
+        return self._moment(eta, 1)
+
+    def variance(self, eta: Outputs) -> Cells:
+        return self._moment(eta, 2) - self._moment(eta, 1) ** 2
+
+    def sample(self, key: Key[Array, ""], eta: Outputs) -> Cells:
+        return jax.random.categorical(key, self.log_probabilities(eta)).astype(eta.dtype)
+
+    def cdf(self, y: Cells, eta: Outputs) -> Cells:
+        p = jnp.exp(self.log_probabilities(eta))
+        codes = jnp.broadcast_to(jnp.arange(p.shape[-1], dtype=p.dtype), p.shape)
+        return jnp.sum(jnp.where(codes <= y[..., None], p, 0), axis=-1)
+
+    def _one_hot(self, y: Cells) -> Float[Array, "*rows P k"]:
+        return jax.nn.one_hot(y.astype(jnp.int32), self.num_classes or 1, dtype=y.dtype)
+
+    def link(self, y: Cells) -> Outputs:
+        offset = self.offset
+        assert offset is not None, "initialise comes first"
+        hot = self._one_hot(y)
+        return (6 * hot - jnp.broadcast_to(offset.astype(y.dtype), hot.shape)).reshape(*y.shape[:-1], -1)
+
+    def features(self, y: Cells, mask: Mask) -> tuple[Outputs, Bool[Array, "*rows H"]]:
+        """One column of zeros and ones per class."""
+        hot = self._one_hot(jnp.where(mask, y, 0))
+        known = jnp.broadcast_to(mask[..., None], hot.shape)
+        flat = (*y.shape[:-1], -1)
+        return jnp.where(known, hot, 0).reshape(flat), known.reshape(flat)
+
+
+def _with_classes(likelihood: Categorical, num_classes: int) -> Categorical:
+    """The number of classes is part of the structure, not a leaf."""
+    sized = object.__new__(Categorical)
+    object.__setattr__(sized, "num_classes", num_classes)
+    object.__setattr__(sized, "offset", likelihood.offset)
+    return sized
