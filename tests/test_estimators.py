@@ -94,7 +94,7 @@ def check_answers(model, y, groups):
         assert_sound(filled, y.shape)
         known = ~np.isnan(seen)
         np.testing.assert_array_equal(filled.filled[known], seen[known])
-        np.testing.assert_array_equal(filled.filled[~known], filled.mean[~known])
+        np.testing.assert_array_equal(filled.filled[~known], filled.point[~known])
         assert_sound(model.encode(X, seen, groups), (NUM_ROWS, 2))
     for noise in (True, False):
         path = model.sample(X, num_samples=4, groups=groups, noise=noise)
