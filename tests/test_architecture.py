@@ -7,7 +7,8 @@ import gpbae
 
 LAYERS = (
     "errors runtime watch",
-    "storage linalg columns likelihoods networks weights sghmc metrics diagnostics progress data transforms dates parsing",
+    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
+    "columns transforms dates parsing",
     "kernels tables hmc roles",
     "gp inducing start predictive rivals choice",
     "priors",

@@ -223,9 +223,10 @@ def _of_model(model, x, y, groups, seen, hidden) -> CellScores:
     flat = np.flatnonzero(hidden)
     samples = answer.samples.reshape(len(answer.samples), -1)[:, flat]
     mean = np.asarray(answer.mean, float).reshape(hidden.shape)
-    mean = np.where(_are_classes(seen), answer.point_values, mean)
+    if (are_classes := _are_classes(seen)).any():
+        mean = np.where(are_classes, answer.point_values, mean)
     log_density = answer.log_density(seen.values, hidden)[hidden]
-    return of_draws(mean[hidden], samples, log_density, seen.values[hidden], _are_classes(seen)[hidden])
+    return of_draws(mean[hidden], samples, log_density, seen.values[hidden], are_classes[hidden])
 
 
 def _of_rival(mean, sd, truth, are_classes) -> CellScores:

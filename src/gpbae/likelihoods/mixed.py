@@ -23,7 +23,7 @@ class Mixed:
     Gaussian(per_column=True) is asked for.
     """
 
-    columns: dict[str, Any]
+    columns: dict[Any, Any]
     default: Any = "auto"
 
     def __post_init__(self) -> None:
