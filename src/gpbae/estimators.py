@@ -27,7 +27,9 @@ class BAE(Building, Questions, Inspection, Contract):
     Parameters
     ----------
     latent_dim : number of latents; None takes as many as principal components explain 90 % of the table (at most 8).
-    likelihood : a value of `gpbae.likelihoods`; "auto" is Bernoulli for 0/1 tables, else Gaussian with learned noise.
+    likelihood : a value of `gpbae.likelihoods`, its word ("gaussian", "student-t", "heteroscedastic", "bernoulli",
+        "categorical", "poisson", "negative-binomial") or a dictionary of these by column; "auto" suits each column to
+        what it holds, and `likelihood_choice_` says how.
     encoder, decoder : "auto", "mlp", "conv", "linear", "identity", a value of `gpbae.networks`, or an Equinox module.
     weight_prior : "fan-in", "isotropic", "laplace", "hierarchical" or a value of `gpbae.weights`.
     latents : "persistent" (each row keeps its latent), "amortised" (born from the encoder each sweep) or "auto".
