@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import gp, networks, start, tables
+from gpbae import choice, gp, networks, start, tables
 from gpbae.baselines.base import Baseline, normal_scores
 from gpbae.baselines.latents import AbstractLaw, Exact, FreeSparse, Independent, Sparse
 from gpbae.baselines.variational import VariationalAutoencoder, negative_bound, train
@@ -44,7 +44,13 @@ class VAE(Baseline):
     _settle_latents = Building._settle_latents
 
     def _likelihood(self, seen):
-        return Building._likelihood(self, seen)
+        found, _ = choice.choose(self.likelihood, seen)
+        if len(found.owners(num_columns := seen.values.shape[1])) != num_columns:
+            raise InputError(
+                f"{type(self).__name__} has one output for each column; classes and heteroscedastic noise need more. "
+                "Leave such columns out, or use SGPBAE."
+            )
+        return found
 
     def _check(self) -> None:
         super()._check()
@@ -68,9 +74,9 @@ class VAE(Baseline):
     def _train(self, table: Table, say) -> None:
         rng = np.random.default_rng(self.seed)
         y, mask = np.asarray(table.y, float), np.asarray(table.mask)
-        self.latent_dim_ = self._latent_dim(y, mask)
+        self.latent_dim_ = self._latent_dim(self.frame_.event_shape, y, mask)
         seen = tables.Observations(y, mask, self.frame_)
-        starting = self._starting_latents(self.likelihood_, y, seen, self.latent_dim_, rng)
+        starting = self._starting_latents(self.likelihood_, y, seen, (y, mask), self.latent_dim_, rng)
         starting = self._settle_latents(starting, y, seen, np.asarray(table.x), np.asarray(table.group), rng)
         law = self._law(table, starting, rng)
         batching = self._batching(law, table)

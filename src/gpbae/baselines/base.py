@@ -86,8 +86,9 @@ class Baseline(Contract):
             raise InputError("y must have at least one observed cell; got only NaN.")
         labels = tables.group_codes(groups, len(seen.values))
         x_values = self._inputs(x, len(seen.values))
-        self.likelihood_ = self._likelihood(seen).initialise(seen.values.shape[1])
-        active = self.standardise and self.likelihood_.standardises
+        self.likelihood_ = self._likelihood(seen).initialise(seen.values, seen.mask)
+        kinds = self.likelihood_.kinds(seen.values.shape[1])
+        active = np.array([self.standardise and kind == "real" for kind in kinds])
         wanted = transforms.fit(self.transform, seen.values, seen.frame.names())
         self.scaler_ = tables.fit_scaler(seen.values, seen.mask, active, wanted)
         self.frame_, self.groups_, self.grouped_ = seen.frame, labels.labels, groups is not None
