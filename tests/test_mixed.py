@@ -1,0 +1,62 @@
+"""A table of numbers, counts, labels, yes and no, with gaps, from fit to filled cells."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpbae import SGPBAE
+from gpbae.likelihoods import Mixed, StudentT
+
+N = 30
+QUICK = {"num_chains": 1, "num_warmup": 8, "num_samples": 8, "thinning": 1, "sampler_steps": 8, "encoder_steps": 2,
+         "num_map_steps": 60, "progress": False}  # fmt: skip
+
+
+def make_table():
+    rng = np.random.default_rng(0)
+    t = np.linspace(0, 1, N)
+    f = np.sin(6 * t)
+    full = pd.DataFrame({
+        "level": 50 + 10 * f + rng.normal(size=N),
+        "events": rng.poisson(np.exp(1 + 0.8 * f)),
+        "kind": np.array(["low", "mid", "high"])[np.digitize(f + 0.2 * rng.normal(size=N), [-0.4, 0.4])],
+        "alarm": f + 0.3 * rng.normal(size=N) > 0.3,
+        "rate": np.exp(f + 0.1 * rng.normal(size=N)),
+    })  # fmt: skip
+    full = full.astype({"events": "Int64", "alarm": "boolean"})
+    y = full.mask(rng.random(full.shape) < 0.15)
+    return pd.DataFrame({"t": t}), y, full
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def fitted(quick_compilation):
+    x, y, full = make_table()
+    asked = Mixed({"level": StudentT()}, default="auto")
+    model = SGPBAE(latent_dim=2, num_inducing=6, likelihood=asked, transform={"rate": "log"}, **QUICK)
+    return model.fit(x, y), x, y, full
+
+
+def test_the_choice_is_said_column_by_column(fitted):
+    model = fitted[0]
+    assert [text.split(":")[0] for text in model.likelihood_choice_.values()] == [
+        "student-t", "poisson" if "poisson" in model.likelihood_choice_["events"] else "negative-binomial",
+        "categorical", "bernoulli", "gaussian",
+    ]  # fmt: skip
+
+
+def test_filled_cells_have_the_types_of_the_table_and_known_ones_stay(fitted):
+    model, x, y, _ = fitted
+    filled = model.impute(x, y).filled
+    assert filled.dtypes.to_dict() == y.dtypes.to_dict()
+    assert not filled.isna().any().any()
+    known = y.notna().to_numpy()
+    assert (filled.astype(object).to_numpy()[known] == y.astype(object).to_numpy()[known]).all()
+    assert set(filled["kind"]) <= {"low", "mid", "high"}
