@@ -89,8 +89,10 @@ def _images(cells: Float[Array, "B P"], shape: tuple[int, int, int]) -> Images:
 
 
 def _cells(images: Images) -> Float[Array, "B P"]:
-    """Rows of cells again.  Fused with what made the images, this transposition would walk through memory in leaps."""
-    return jax.lax.optimization_barrier(images).transpose(3, 0, 2, 1).reshape(images.shape[3], -1)
+    """Rows of cells again.  Fused with what made the images or with what is made of the cells, this transposition would
+    walk through memory in leaps, there and back."""
+    cells = jax.lax.optimization_barrier(images).transpose(3, 0, 2, 1).reshape(images.shape[3], -1)
+    return jax.lax.optimization_barrier(cells)
 
 
 def patches(x: Images, stride: int = 1) -> Float[Array, "h 9*F w B"]:
