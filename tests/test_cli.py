@@ -314,7 +314,8 @@ WRONG = {
     "output exists": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/done.csv"], 1, "pass --force"),
     "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv or .parquet"),
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
-    "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2, "--interval"),
+    "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
+                     "--interval"),
     "log nowhere": ([*FIT, "--log-json", "{here}/none/log"], 1, "Could not open"),
 }  # fmt: skip
 
