@@ -37,7 +37,9 @@ BASELINES = {
     "sgp-vae": {
         "estimator": "SGPVAE",
         "title": "SGP-VAE",
-        **EVERY,
+        "latent_dim": 3,
+        "decoder": MLP((5, 5), "tanh"),
+        "encoder": MLP((20,), "tanh"),
         "num_inducing": 64,
         "learning_rate": 5e-3,
         "num_steps": 1500,

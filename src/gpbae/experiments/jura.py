@@ -49,7 +49,8 @@ EXCEPTIONS = {
 BASELINES = {
     "igp": {"estimator": "IGP", "title": "IGP"},
     "gpar": {"estimator": "GPAR", "title": "GPAR", "transform": "log"},
-    "sgp-vae": {"estimator": "SGPVAE", "title": "SGP-VAE", **EVERY, "num_inducing": 64, "learning_rate": 3e-3,
+    "sgp-vae": {"estimator": "SGPVAE", "title": "SGP-VAE", "latent_dim": 2, "transform": "log",
+                "decoder": MLP((20,), "tanh"), "encoder": MLP((20,), "tanh"), "num_inducing": 64, "learning_rate": 3e-3,
                 "num_steps": 800},
 }  # fmt: skip
 BASELINE_BUDGETS = {"full": {}, "quick": {}, "smoke": {"num_steps": 10, "num_draws": 10, "every": 4}}
