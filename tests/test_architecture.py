@@ -12,7 +12,7 @@ LAYERS = (
     "kernels tables hmc roles",
     "gp inducing start predictive rivals choice",
     "priors",
-    "autoencoder batches expressions evaluation",
+    "autoencoder batches expressions evaluation redraw",
     "inference posterior checkpoint recognition",
     "health stiffness",
     "starting fitted",

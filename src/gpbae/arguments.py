@@ -9,6 +9,7 @@ from typing import Any
 from gpbae import baselines, estimators, expressions, settings
 from gpbae.errors import InputError
 
+LONG_TABLE = 400
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
 
 
@@ -37,6 +38,19 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             found[name.strip()] = value.strip()
     return found
+
+
+def suited(name: str, num_rows: int, num_columns: int, is_real: bool) -> dict[str, Any]:
+    """What a table of this size is fitted with unless the user says otherwise: logarithms of skewed columns, a noise
+    for each column, and beyond a few hundred rows a number of sweeps that ends in minutes."""
+    from gpbae.likelihoods import Gaussian
+
+    found: dict[str, Any] = {"transform": "auto"} if is_real else {}
+    if is_real and num_columns > 1:
+        found["likelihood"] = Gaussian(per_column=True)
+    if num_rows > LONG_TABLE:
+        found |= {"num_inducing": 64, "num_warmup": 60, "num_samples": 25, "thinning": 2}
+    return {key: value for key, value in found.items() if key in getattr(estimators, name)._names()}
 
 
 def estimator(name: str, arguments: dict[str, Any]) -> Any:

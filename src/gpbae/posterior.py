@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from gpbae import autoencoder, gp, hmc
+from gpbae import autoencoder, gp, hmc, redraw
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
-from gpbae.priors import Batch, Memory, Query
+from gpbae.priors import Batch, Memory, NormalPrior, Query, SparsePrior
 
 NUM_BURN_IN = 60
 NUM_LEAPFROG = 8
@@ -108,17 +108,44 @@ def sample_paths(
 
 @eqx.filter_jit
 def decode_training(
-    model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"] | None = None
-) -> tuple[Float[Array, "S n C"], Float[Array, "S n H"]]:
-    """Latents and η of the training rows themselves, or of some of them, whose latents the chain sampled."""
-    seen = Rows(table.y, table.mask) if rows is None else Rows(table.y[rows], table.mask[rows])
+    model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"] | None = None,
+    key: Key[Array, ""] | None = None,
+) -> tuple[Float[Array, "S n C"], Float[Array, "S n H"]]:  # fmt: skip
+    """Latents and η of the training rows themselves, or of some of them, whose latents the chain sampled.
 
-    def one(draw):
+    With a key, and where rows are independent given a draw, latents are drawn anew given the draw (`redraw`).
+    """
+    seen = Rows(table.y, table.mask) if rows is None else Rows(table.y[rows], table.mask[rows])
+    N, P = table.y.shape
+    anew = key is not None and _independent_rows(model) and redraw.is_possible(N, P, model.prior.latent_dim)
+
+    def one(item):
+        draw, k = item
         z = model.prior.latents(draw.shared["prior"], draw.local, _full(table))
+        z = _redrawn(k, model, draw, table, z) if anew else z
         z = z if rows is None else z[rows]
         return z, _expose(model, draw.shared, model.decode(draw.shared, z), seen)
 
-    return jax.lax.map(one, draws)
+    return jax.lax.map(one, (draws, _keys(jax.random.key(0) if key is None else key, draws)))
+
+
+def _independent_rows(model: Autoencoder) -> bool:
+    """Whether rows are independent given a draw, with one normal law each."""
+    return isinstance(model.prior, SparsePrior | NormalPrior)
+
+
+def _redrawn(key, model, draw, table, z):
+    """Each row with the values of its own group."""
+    N = len(table.y)
+    query = Query(table.x[:, None], table.group, jnp.ones(N, bool), jnp.ones((N, 1), bool))
+    values = None if draw.values is None else draw.values[table.group]
+    law = model.prior.marginals(draw.shared["prior"], values, None, query)
+    likelihood = model.observe(draw.shared)
+    variance = jnp.broadcast_to(law.variance[0, :, 0], z.shape)
+    return redraw.redraw(
+        key, z, law.mean[0, :, 0], variance, lambda z: model.decode(draw.shared, z),
+        lambda eta: likelihood.log_prob(table.y, table.mask, eta),
+    )  # fmt: skip
 
 
 @eqx.filter_jit

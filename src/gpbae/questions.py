@@ -61,7 +61,8 @@ class Questions(Fitted):
             arranged = tables.arrange(codes, len(present))
             z, eta = self._answer_rows(draws, table.x, table.y, table.mask, arranged, present)
         else:
-            z, eta = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers))
+            z, eta = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers),
+                                               self._key("redraw"))  # fmt: skip
         frame = self.frame_._replace(index=None)
         return self._cells(frame, chosen, np.asarray(z), np.asarray(eta)), self._latents(frame, chosen, np.asarray(z))
 
@@ -175,7 +176,8 @@ class Questions(Fitted):
         numbers = self._numbers(x_values, scaled, mask, rows, slots)
         fitted = np.flatnonzero(numbers >= 0)
         if len(fitted):
-            recalled = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers[fitted]))
+            recalled = posterior.decode_training(self.model_, merge(draws), self.table_, jnp.asarray(numbers[fitted]),
+                                                 self._key("redraw"))  # fmt: skip
             if len(fitted) == len(numbers):
                 return tuple(map(np.asarray, recalled))
         S = self.num_chains_ * jax.tree.leaves(draws)[0].shape[1]

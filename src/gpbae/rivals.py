@@ -16,7 +16,7 @@ from gpbae.tables import fit_scaler
 Cells = Float[np.ndarray, "N P"]
 Inputs = Float[np.ndarray, "N D"]
 Codes = Int[np.ndarray, " N"]
-LARGEST_SEARCH, LARGEST_SOLVE = 300, 1500
+LARGEST_SEARCH, LARGEST_SOLVE = 250, 400
 NOISE_SHARES = (0.001, 0.01, 0.05, 0.2, 0.6)
 
 
@@ -65,7 +65,7 @@ def iterative_ridge(x: Inputs | None, codes: Codes, y: Cells) -> Cells:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        imputer = IterativeImputer(BayesianRidge(), max_iter=20, random_state=0, keep_empty_features=True)
+        imputer = IterativeImputer(BayesianRidge(), max_iter=10, random_state=0, keep_empty_features=True)
         return imputer.fit_transform(y)
 
 

@@ -100,10 +100,9 @@ def fit(wanted: Any, values: Float[np.ndarray, "N P"], names: Sequence[str]) -> 
         for pattern in wanted:
             if not fnmatch.filter([str(name) for name in names], str(pattern)):
                 raise InputError(f"transform names a column {pattern!r}, which y has not; it has {_some(names)}.")
-    if set(words) == {"none"}:
-        return ()
-    return tuple(_fit_one(w, column[~np.isnan(column)], str(n))
-                 for w, column, n in zip(words, values.T, names, strict=True))  # fmt: skip
+    columns = zip(words, values.T, names, strict=True)
+    found = tuple(_fit_one(word, column[~np.isnan(column)], str(name)) for word, column, name in columns)
+    return () if all(isinstance(t, Identity) for t in found) else found
 
 
 def _word(wanted: Any, name: str) -> str:
