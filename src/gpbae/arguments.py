@@ -49,7 +49,7 @@ def suited(name: str, num_rows: int, num_columns: int, is_real: bool) -> dict[st
     if is_real and num_columns > 1:
         found["likelihood"] = Gaussian(per_column=True)
     if num_rows > LONG_TABLE:
-        found |= {"num_inducing": 64, "num_warmup": 60, "num_samples": 25, "thinning": 2}
+        found |= {"num_warmup": 60, "num_samples": 25, "thinning": 2}
     return {key: value for key, value in found.items() if key in getattr(estimators, name)._names()}
 
 

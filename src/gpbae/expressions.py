@@ -37,7 +37,8 @@ def _value(node: ast.expr, known: dict[str, Any], text: str) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str | bool | None):
         return node.value
     if isinstance(node, ast.List | ast.Tuple):
-        return [_value(item, known, text) for item in node.elts]
+        values = [_value(item, known, text) for item in node.elts]
+        return values if isinstance(node, ast.List) else tuple(values)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         return -_value(node.operand, known, text)
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:

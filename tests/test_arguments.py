@@ -1,0 +1,55 @@
+"""Arguments as a user writes them: text becomes values by a list of names, and nothing is executed."""
+
+import pytest
+
+from gpbae import arguments, expressions
+from gpbae.errors import InputError
+from gpbae.kernels import RBF, Periodic
+from gpbae.likelihoods import Gaussian
+from gpbae.networks import MLP
+
+WRITTEN = {
+    "RBF()": RBF(),
+    "RBF(lengthscale=0.2) + Periodic(period=24)": RBF(lengthscale=0.2) + Periodic(period=24),
+    "RBF().on(0) * Periodic(period=1.5).on(1)": RBF().on(0) * Periodic(period=1.5).on(1),
+    "Gaussian(noise=0.1, per_column=True)": Gaussian(noise=0.1, per_column=True),
+    "MLP((20, 30), 'tanh')": MLP((20, 30), "tanh"),
+    "[RBF(), Periodic(period=2)]": [RBF(), Periodic(period=2)],
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_text_stands_for_the_value_it_spells(text):
+    assert repr(expressions.read(text)) == repr(WRITTEN[text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["__import__('os')", "RBF().__class__()", "open('x')", "RBF()(1)", "(lambda: 1)()", "RBF(", "[x for x in (1,)]",
+     "RBF(lengthscale=open('x'))", "RBF(nonsense=1)", "AbstractKernel.register(int)"],
+)  # fmt: skip
+def test_nothing_else_is_read(text):
+    with pytest.raises(InputError):
+        expressions.read(text)
+
+
+def test_single_arguments_are_values_of_toml_or_plain_words():
+    found = arguments.pairs(
+        ["num_chains=2", "latents=persistent", "step_size=0.1", "transform={a = 'log'}", "kernel=RBF()"]
+    )
+    assert found == {
+        "num_chains": 2,
+        "latents": "persistent",
+        "step_size": 0.1,
+        "transform": {"a": "log"},
+        "kernel": "RBF()",
+    }
+    model = arguments.estimator("SGPBAE", found)
+    assert model.num_chains == 2 and isinstance(model.kernel, RBF)
+
+
+def test_settings_follow_the_table_and_yield_to_the_user():
+    small, long = (arguments.suited("SGPBAE", rows, 3, is_real=True) for rows in (100, 2000))
+    assert "num_warmup" not in small and long["thinning"] < 10
+    assert arguments.suited("BAE", 2000, 3, is_real=False).keys() <= {"num_warmup", "num_samples", "thinning"}
+    assert arguments.estimator("SGPBAE", long | {"thinning": 7}).thinning == 7
