@@ -248,6 +248,7 @@ FILES = {
     "empty.csv": "",
     "header.csv": "t,a\n",
     "twice.csv": "t,a,a\n1,2,3\n",
+    "ragged.csv": "t,a\n1,2,3\n",
     "word.csv": "t,a,b\n1,2,3\n2,oops,4\n3,5,6\n4,7,8\n",
     "blank.csv": "t,a\n1,\n2,NA\n",
     "dates.csv": "t,a\n01/02/2004,1\n03/04/2004,2\n",
@@ -277,6 +278,7 @@ WRONG = {
     "empty file": (["fit", "{here}/empty.csv", "--inputs", "t", "--out", "{here}/run"], 1, "empty file"),
     "header only": (["fit", "{here}/header.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least one row"),
     "equal names": (["fit", "{here}/twice.csv", "--inputs", "t", "--out", "{here}/run"], 1, "distinct column names"),
+    "long row": (["fit", "{here}/ragged.csv", "--inputs", "t", "--out", "{here}/run"], 1, "more cells than its header"),
     "text among numbers": (
         ["fit", "{here}/word.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1,
         "Column 'a' must hold numbers; got 'oops' in row 2",

@@ -1,6 +1,7 @@
 """Tables in files: CSV, Parquet and .npz in, CSV and Parquet out; a cell that was there is written back as it was."""
 
 import csv
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ def read(path: Path) -> "pandas.DataFrame":
     except InputError:
         raise
     except (ValueError, OSError, ImportError, zipfile.BadZipFile) as error:  # pandas' parser errors are ValueErrors
-        raise InputError(f"Could not read {path} as a {path.suffix[1:]} table: {str(error).rstrip('.')}.") from error
+        raise InputError(f"Could not read {path} as a {path.suffix[1:]} table: {str(error).strip().rstrip('.')}.") from error
     if not len(table):
         raise InputError(f"{path} must have at least one row below its header; got none.")
     table.columns = [str(name) for name in table.columns]
@@ -49,8 +50,13 @@ def _csv(path: Path) -> "pandas.DataFrame":
     mark = max(",;\t", key=first.count)
     names = next(csv.reader([first], delimiter=mark))
     names = [name.strip() or f"column {i + 1}" for i, name in enumerate(names)]
-    table = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None, skiprows=1,
-                        names=range(len(names)), index_col=False)  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header would be dropped
+        try:
+            table = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
+                                skiprows=1, names=range(len(names)), index_col=False)  # fmt: skip
+        except pd.errors.ParserWarning:
+            raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
     table.columns = names
     return table
 
