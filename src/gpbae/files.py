@@ -30,7 +30,9 @@ def read(path: Path) -> "pandas.DataFrame":
     except InputError:
         raise
     except (ValueError, OSError, ImportError, zipfile.BadZipFile) as error:  # pandas' parser errors are ValueErrors
-        raise InputError(f"Could not read {path} as a {path.suffix[1:]} table: {str(error).strip().rstrip('.')}.") from error
+        raise InputError(
+            f"Could not read {path} as a {path.suffix[1:]} table: {str(error).strip().rstrip('.')}."
+        ) from error
     if not len(table):
         raise InputError(f"{path} must have at least one row below its header; got none.")
     table.columns = [str(name) for name in table.columns]

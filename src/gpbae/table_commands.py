@@ -220,8 +220,9 @@ def _show_scores(found, kind: str) -> None:
     overall = found.overall()
     rows = [(method, *(float(line[n]) for n in names)) for method, line in overall.iterrows()]
     cells = int(overall["cells"].iloc[0])
-    title = f"{cells} hidden {'cells' if kind == 'cells' else f'cells ({kind})'}; errors in standard deviations"
-    terminal.show(title, ("method", *(name.replace("coverage", "in ") for name in names)), rows)
+    title = f"{cells} hidden cells ({kind}); MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
+    header = (name.replace("coverage", "in ") + " %" if "cov" in name else name.upper() for name in names)
+    terminal.show(title, ("method", *header), rows)
 
 
 def _begin(columns, run: Path) -> None:

@@ -1,8 +1,12 @@
 """What commands print: answers on stdout, news of a run on stderr."""
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+WIDTH_ELSEWHERE = 140
+"""Columns where there is no terminal to ask: a file or a pipe folds nothing."""
 
 
 def say(text: str) -> None:
@@ -20,7 +24,7 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], left:
         table.add_column(name, justify="left" if i < left else "right", overflow="fold", no_wrap=i == 0)
     for row in rows:
         table.add_row(*(_text(cell) for cell in row))
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_ELSEWHERE).print(table)
 
 
 def verdict(passed: bool) -> Any:
