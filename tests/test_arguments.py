@@ -1,5 +1,7 @@
 """Arguments as a user writes them: text becomes values by a list of names, and nothing is executed."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from gpbae import arguments, expressions
@@ -49,7 +51,11 @@ def test_single_arguments_are_values_of_toml_or_plain_words():
 
 
 def test_settings_follow_the_table_and_yield_to_the_user():
-    small, long = (arguments.suited("SGPBAE", rows, 3, is_real=True) for rows in (100, 2000))
-    assert "num_warmup" not in small and long["thinning"] < 10
-    assert arguments.suited("BAE", 2000, 3, is_real=False).keys() <= {"num_warmup", "num_samples", "thinning"}
-    assert arguments.estimator("SGPBAE", long | {"thinning": 7}).thinning == 7
+    rng = np.random.default_rng(0)
+    small, long = (pd.DataFrame(rng.standard_normal((rows, 5))) for rows in (100, 2000))
+    assert "num_warmup" not in arguments.suited("SGPBAE", small)
+    found = arguments.suited("SGPBAE", long)
+    assert found["latent_dim"] == 5 and found["thinning"] < 10
+    assert set(arguments.suited("BAE", long > 0)) == {"num_warmup", "num_samples", "thinning"}
+    assert arguments.suited("VAE", long) == {}
+    assert arguments.estimator("SGPBAE", found | {"thinning": 7}).thinning == 7

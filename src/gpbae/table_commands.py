@@ -123,7 +123,7 @@ def fit(
     given = {"seed": seed} | ({} if latent_dim is None else {"latent_dim": latent_dim}) | arguments.read(config)
     given |= {} if transform is None else {"transform": roles.words_by_name(transform, "--transform")}
     x, y, labels = roles.inputs(table, columns), roles.outputs(table, columns), roles.labels(table, columns)
-    suited = arguments.suited(MODELS[model.value], *y.shape, is_real=all(dtype.kind == "f" for dtype in y.dtypes))
+    suited = arguments.suited(MODELS[model.value], y)
     estimator = arguments.estimator(MODELS[model.value], suited | given | arguments.pairs(settings or []))
     files.make_folder(out)
     with progress.json_lines(log_json) as log:
