@@ -43,8 +43,8 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def suited(name: str, y: Any) -> dict[str, Any]:
-    """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a noise for each column,
-    and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they are."""
+    """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a noise for each
+    column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they are."""
     from gpbae.likelihoods import Gaussian
 
     if not hasattr(estimators, name):
