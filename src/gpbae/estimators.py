@@ -142,13 +142,13 @@ class GPBAE(BAE):
         return tables.inputs(x, num_rows)
 
     def _settle_latents(self, latents, y_values, seen, x, codes, rng):
-        """Of the ways to start, the one that is smooth in x."""
+        """Of the ways to start, the one that is smooth in x; rows without a cell start between their neighbours."""
         shape = seen.frame.event_shape
         knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
-        if not networks.is_image(shape) or knows:
-            return latents
-        spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
-        return start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
+        if networks.is_image(shape) and not knows:
+            spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
+            latents = start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
+        return start.between_neighbours(latents, seen.mask.any(axis=1), x, codes)
 
     def _x_location(self, x_values):
         """Labels are names, not quantities, and stay where they are."""

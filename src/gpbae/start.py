@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+import scipy.spatial
 
 from gpbae.kernels import AbstractKernel, gram
 
@@ -35,6 +36,24 @@ def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int
     standard = (centre - centre.mean(axis=0)) / np.where(sd > 1e-8, sd, 1.0)
     rest = principal_latents(values, mask, latent_dim, rng)
     return np.concatenate([standard, rest], axis=1)[:, :latent_dim]
+
+
+def between_neighbours(latents: np.ndarray, seen: np.ndarray, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Rows with no observed cell start where their group's path passes, not at zero, where they would hold the GP."""
+    out = np.array(latents)
+    for group in np.unique(codes[~seen]):
+        gone, kept = np.flatnonzero(~seen & (codes == group)), np.flatnonzero(seen & (codes == group))
+        if len(kept) == 0:
+            out[gone] = 0.0
+        elif x.shape[1] == 1:
+            kept = kept[np.argsort(x[kept, 0])]
+            for c in range(out.shape[1]):
+                out[gone, c] = np.interp(x[gone, 0], x[kept, 0], latents[kept, c])
+        else:
+            spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+            _, nearest = scipy.spatial.cKDTree(x[kept] / spread).query(x[gone] / spread, k=min(3, len(kept)))
+            out[gone] = latents[kept][nearest.reshape(len(gone), -1)].mean(axis=1)
+    return out
 
 
 def smoothest(candidates: list[np.ndarray], kernel: AbstractKernel, x: np.ndarray, codes: np.ndarray,
