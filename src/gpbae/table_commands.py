@@ -315,10 +315,11 @@ def _working(what: str, quiet: bool):
 def _with_interval(table, answer, names, level: float | None):
     if level is None:
         return table
+    import pandas as pd
+
     low, high = answer.interval(level)
-    for name in names:
-        table[f"{name}_lower"], table[f"{name}_upper"] = low[name].to_numpy(), high[name].to_numpy()
-    return table
+    ends = {f"{name}_{end}": side[name].to_numpy() for name in names for end, side in (("lower", low), ("upper", high))}
+    return pd.concat([table, pd.DataFrame(ends, index=table.index)], axis=1)
 
 
 @app.command(epilog="Example: gpbae impute run data.csv -o filled.csv --interval 0.9")
