@@ -313,11 +313,13 @@ def _working(what: str, quiet: bool):
 
 
 def _with_interval(table, answer, names, level: float | None):
+    """Two more columns for every output but labels, which have no order."""
     if level is None:
         return table
     import pandas as pd
 
     low, high = answer.interval(level)
+    names = [name for name in names if low[name].notna().any()]
     ends = {f"{name}_{end}": side[name].to_numpy() for name in names for end, side in (("lower", low), ("upper", high))}
     return pd.concat([table, pd.DataFrame(ends, index=table.index)], axis=1)
 
@@ -357,7 +359,10 @@ def predict(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the outputs at new inputs; the table needs the input columns (and the groups') only."""
+    """Predict the outputs at new inputs; the table needs the input columns (and the groups') only.
+
+    Columns hold the mean of real numbers, the median of counts, the likeliest label.
+    """
     import numpy as np
 
     from gpbae import files
@@ -368,7 +373,7 @@ def predict(
         answer = model.predict(np.zeros((len(table), 1)) if x is None else x, groups)
         done = table.filter(columns.carried())
         for name in columns.outputs:
-            done[name] = answer.mean[name].to_numpy()
+            done[name] = answer.point[name].to_numpy()
         done = _with_interval(done, answer, columns.outputs, interval)
     files.write(done, output)
     print(output)
