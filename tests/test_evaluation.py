@@ -141,7 +141,7 @@ def test_rivals_do_without_inputs_where_there_are_none():
 class Knows:
     """A model that answers every cell with N(truth + bias, 1)."""
 
-    truth, bias = np.zeros((N, P)), 0.0
+    truth, bias, kinds = np.zeros((N, P)), 0.0, np.array(["real"] * P)
 
     def get_params(self):
         return {}
@@ -159,21 +159,35 @@ class Knows:
         return np.where(mask, stats.norm.logpdf(np.where(mask, y, 0), self.mean, 1.0), np.nan)
 
 
-def test_evaluation_scores_the_model_beside_its_rivals_on_the_same_cells(table, monkeypatch):
+@pytest.mark.parametrize("how", ["cells", "blocks", "rows", ("column", "b", 7.0)])
+def test_evaluation_scores_the_model_beside_its_rivals_on_the_same_cells(how, table, monkeypatch):
     x, codes, y = table
     frame = pd.DataFrame(y, columns=["a", "b", "c"])
     monkeypatch.setattr(Knows, "truth", np.nan_to_num(y))
     monkeypatch.setattr(Knows, "bias", 0.5)
-    found = evaluation.evaluate(Knows(), x, frame, codes, Holdout("blocks", 0.1, block_length=12))
+    found = evaluation.evaluate(Knows(), x, frame, codes, Holdout(how, 0.1, block_length=12))
     assert set(found.overall().index) == {"Knows", *rivals.RIVALS}
     assert found.overall()["cells"].nunique() == 1
     own = found.table.loc["Knows"]
-    np.testing.assert_allclose(own["mae"][["a", "b", "c"]], 0.5)
+    np.testing.assert_allclose(own["mae"].drop("all"), 0.5)
     expected = -stats.norm.logpdf(0.5)
     np.testing.assert_allclose(own["nlpd"], expected, rtol=1e-9)
     assert sum(found.pit["Knows"]) == own.loc["all", "cells"]
     rows = found.rows()
     assert {"experiment", "model", "column", "metrics", "seconds"} <= set(rows[0])
+
+
+def test_whole_numbers_are_scored_by_mass_whoever_predicts_them():
+    """A normal squeezed onto the truth has density without bound, but no more than all the mass."""
+    sure = evaluation._of_rival(np.array([0.999]), np.array([1e-3]), np.array([1.0]), np.array(["truth"]))
+    assert 0 <= sure.nlpd[0] < 1e-9
+
+
+def test_labels_have_no_interval_and_rivals_no_density_of_them():
+    found = evaluation._of_rival(np.array([1.2, 0.4]), np.ones(2), np.array([1.0, 1.0]), np.array(["class", "class"]))
+    assert found.error.tolist() == [0.0, 1.0]
+    assert np.isnan(found.nlpd).all() and np.isnan(found.pit).all()
+    assert np.isnan(evaluation.summary(found, 1.0, np.nan)["coverage90"])
 
 
 def test_hidden_cells_are_hidden_from_the_model(table, monkeypatch):

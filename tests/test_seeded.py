@@ -55,8 +55,7 @@ def test_values_start_where_the_latents_are(priors, batch):
 
 
 @pytest.mark.parametrize("batch_size", [None, 8])
-def test_seeds_and_latents_predict_alike(batch_size):
-    """Two parametrisations of one model: the same answers within what short chains allow."""
+def test_seeds_fill_a_gap_of_a_smooth_table(batch_size):
     x = np.linspace(0, 6, 24)[:, None]
     noise = 0.1 * np.random.default_rng(1).standard_normal((24, 2))
     y = np.column_stack([np.sin(x[:, 0]), np.cos(x[:, 0])]) + noise
@@ -80,6 +79,8 @@ def test_seeds_are_for_one_sparse_layer_and_one_group():
         DSGPBAE(latent_coordinates="seeds").fit(x, y)
     with pytest.raises(InputError, match="latent_coordinates"):
         SGPBAE(latent_coordinates="ε").fit(x, y)
+    with pytest.raises(InputError, match="latent_coordinates"):
+        SGPBAE(latent_coordinates="seeds", latents="amortised").fit(x, y)
 
 
 def test_gradients_reach_the_values_through_the_data(priors, batch):

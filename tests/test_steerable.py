@@ -45,7 +45,7 @@ def test_patterns_of_one_order_are_orthonormal():
         np.testing.assert_allclose((block.conj().T @ block).real, norm * np.eye(block.shape[1]), atol=1e-9)
 
 
-def test_starting_pose_follows_the_rotation_and_content_does_not(blobs):
+def test_starting_pose_follows_the_rotation(blobs):
     images, angles = blobs
     z = Steerable().starting_latents(images.reshape(8, -1), np.ones((8, 400), bool), SHAPE, 4)
     pose = z[:, 0] + 1j * z[:, 1]
@@ -58,6 +58,12 @@ def test_decoder_ignores_the_length_of_the_pose():
     z = jnp.asarray([0.6, -0.8, 0.3, 1.0, -2.0], jnp.float32)
     longer = z.at[:2].multiply(3.0)
     np.testing.assert_allclose(decoder(z), decoder(longer), atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [8, 15])
+def test_small_images_have_fewer_orders(size):
+    decoder = Steerable().decoder(jax.random.key(0), 4, (size, size))
+    assert decoder(jnp.ones(4, jnp.float32)).shape == (size * size,)
 
 
 @pytest.mark.parametrize(("shape", "latent_dim"), [((20, 20, 3), 6), (SHAPE, 2)])

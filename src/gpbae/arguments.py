@@ -49,13 +49,23 @@ def suited(name: str, y: Any) -> dict[str, Any]:
 
     if not hasattr(estimators, name):
         return {}
-    is_real = all(dtype.kind == "f" for dtype in y.dtypes)
+    is_real = _is_real(y)
     found: dict[str, Any] = {"transform": "auto"} if is_real else {}
     if is_real and y.shape[1] > 1:
         found["likelihood"] = Gaussian(per_column=True)
     if is_real and y.shape[1] > 3 and y.notna().any(axis=None):
         found["latent_dim"] = _num_latents(y)
     return found | ({"num_warmup": 60, "num_samples": 25, "thinning": 2} if len(y) > LONG_TABLE else {})
+
+
+def _is_real(y: Any) -> bool:
+    """Whether every column would be taken for real numbers: counts and flags with gaps are floats too."""
+    from gpbae import choice, tables
+
+    seen = tables.observations(y)
+    if not seen.mask.any():
+        return False
+    return set(choice.choose("auto", seen)[0].kinds(seen.values.shape[1])) == {"real"}
 
 
 def _num_latents(y: Any) -> int:

@@ -106,9 +106,9 @@ def _codes(series: "pandas.Series", name: str, coding: Coding, fitted: Coding | 
         )
     places = {label: code for code, label in enumerate(labels)}
     cells = [None if blank else cell for cell, blank in zip(series.astype(object), series.isna(), strict=True)]
-    if strange := next((c for c in cells if c is not None and _plain(c, name) not in places), None):
+    if strange := [c for c in cells if c is not None and _plain(c, name) not in places]:
         raise InputError(
-            f"{name} has the label {strange!r}, which the fitted table had not; it had "
+            f"{name} has the label {strange[0]!r}, which the fitted table had not; it had "
             f"{', '.join(map(repr, labels[:8]))}. Mark such cells as NaN."
         )
     codes = np.array([np.nan if c is None else places[_plain(c, name)] for c in cells], np.float64)

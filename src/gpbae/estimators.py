@@ -211,10 +211,12 @@ class SGPBAE(GPBAE):
         prior = self._sparse(self._kernels(x, latents, codes, latent_dim, rng), x, latent_dim, rng)
         if self.latent_coordinates == "latents":
             return prior
-        if self.latent_coordinates != "seeds" or codes.max() > 0 or type(self) is not SGPBAE:
+        alone = codes.max() == 0 and type(self) is SGPBAE and self.latents != "amortised"
+        if self.latent_coordinates != "seeds" or not alone:
             raise InputError(
-                "latent_coordinates must be 'latents', or 'seeds' for SGPBAE without groups; got "
-                f"{self.latent_coordinates!r} for {type(self).__name__} and {codes.max() + 1} group(s)."
+                "latent_coordinates must be 'latents', or 'seeds' for SGPBAE without groups, its latents persistent; "
+                f"got {self.latent_coordinates!r} for {type(self).__name__}, {codes.max() + 1} group(s) and "
+                f"latents={self.latents!r}."
             )
         return seeded(prior, jnp.asarray(x), jnp.asarray(latents))
 

@@ -114,6 +114,7 @@ def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, tru
     if are_classes is not None and are_classes.any():
         error = np.where(are_classes, error != 0, error)
         crps[are_classes] = 0.5 * metrics.brier_of_cells(samples[:, are_classes], truth[are_classes])
+        pit = np.where(are_classes, np.nan, pit)
     return CellScores(error, -log_density, crps, pit)
 
 
@@ -128,7 +129,9 @@ def summary(scores: CellScores, unit: np.ndarray | float, variance: np.ndarray |
     error = scores.error / unit
     with np.errstate(divide="ignore", invalid="ignore"):
         smse = np.where(np.asarray(variance) > 0, scores.error**2 / variance, np.nan)
-    inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(scores.pit - 0.5) <= q / 2)) for q in LEVELS}
+    pit = scores.pit[np.isfinite(scores.pit)]  # labels have no order, so no interval
+    inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(pit - 0.5) <= q / 2)) if len(pit) else float("nan")
+              for q in LEVELS}  # fmt: skip
     return {
         "mae": float(np.mean(np.abs(error))),
         "rmse": float(np.sqrt(np.mean(error**2))),
@@ -195,52 +198,62 @@ def evaluate(
 
     started = time.monotonic()
     title = type(model).__name__
-    scores = {title: _of_model(type(model)(**model.get_params()), x, y, groups, seen, hidden)}
+    own, kinds = _of_model(type(model)(**model.get_params()), x, y, groups, seen, hidden)
+    scores = {title: own}
     seconds = {title: time.monotonic() - started}
+    again = _once_more(holdout, seen.mask & ~hidden, positions, names)
     for name, rival in rivals.suited(positions).items() if with_rivals else ():
         started = time.monotonic()
         say({"phase": "rivals", "rival": name, "seconds": 0.0})
-        again = lambda mask: holdout.choose(mask, positions, codes, names)  # noqa: E731
-        filled = rivals.fill(rival, positions, codes, np.where(hidden, np.nan, seen.values), again)
-        scores[name] = _of_rival(filled.mean[hidden], filled.sd[hidden], truth, _are_classes(seen)[hidden])
+        filled = rivals.fill(rival, positions, codes, np.where(hidden, np.nan, seen.values),
+                              lambda mask: again.choose(mask, positions, codes, names))  # fmt: skip
+        scores[name] = _of_rival(filled.mean[hidden], filled.sd[hidden], truth, kinds[hidden])
         seconds[name] = time.monotonic() - started
 
     column = np.broadcast_to(np.arange(len(names)), hidden.shape)[hidden]
-    unit = np.where(_are_classes(seen)[0], 1.0, tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale)
+    are_classes = kinds[0] == "class"
+    unit = np.where(are_classes, 1.0, tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale)
     lines = {}
     for method, found in scores.items():
-        lines |= {(method, n): s for n, s in _by_column(found, truth, column, unit, names).items()}
+        lines |= {(method, n): s for n, s in _by_column(found, truth, column, unit, are_classes, names).items()}
     table = pd.DataFrame(lines).T
     table.index = table.index.set_names(["method", "column"])
-    pit = {m: np.histogram(s.pit, NUM_BINS, (0, 1))[0].tolist() for m, s in scores.items()}
+    pit = {m: np.histogram(s.pit[np.isfinite(s.pit)], NUM_BINS, (0, 1))[0].tolist() for m, s in scores.items()}
     return Evaluation(holdout.words, title, table, pit, {m: round(s, 1) for m, s in seconds.items()})
 
 
-def _of_model(model, x, y, groups, seen, hidden) -> CellScores:
-    """Fit to what is left, fill, and look under the hidden cells."""
+def _once_more(holdout: Holdout, mask: Hidden, x: np.ndarray | None, names: Sequence[str]) -> Holdout:
+    """The same kind of hiding among the cells that are left: other rows, or an earlier part of the column."""
+    if isinstance(holdout.how, str) or x is None:
+        return dataclasses.replace(holdout, seed=holdout.seed + 1)
+    left = x[mask[:, list(names).index(str(holdout.how[1]))], 0]
+    start = float(np.quantile(left, 0.8)) if len(left) else -np.inf
+    return dataclasses.replace(holdout, how=(*holdout.how[:2], start))
+
+
+def _of_model(model, x, y, groups, seen, hidden) -> tuple[CellScores, np.ndarray]:
+    """Fit to what is left, fill, and look under the hidden cells; also what kind of thing every cell holds."""
     masked = _masked(y, seen, hidden)
     answer = model.fit(x, masked, groups).impute(x, masked, groups)
     flat = np.flatnonzero(hidden)
     samples = answer.samples.reshape(len(answer.samples), -1)[:, flat]
     mean = np.asarray(answer.mean, float).reshape(hidden.shape)
-    if (are_classes := _are_classes(seen)).any():
-        mean = np.where(are_classes, answer.point_values, mean)
+    kinds = np.broadcast_to(answer.kinds, hidden.shape)
+    if (kinds == "class").any():
+        mean = np.where(kinds == "class", answer.point_values, mean)
     log_density = answer.log_density(seen.values, hidden)[hidden]
-    return of_draws(mean[hidden], samples, log_density, seen.values[hidden], are_classes[hidden])
+    return of_draws(mean[hidden], samples, log_density, seen.values[hidden], (kinds == "class")[hidden]), kinds
 
 
-def _of_rival(mean, sd, truth, are_classes) -> CellScores:
-    """Rivals take codes for numbers: the nearest code is their guess, and a density of classes they have not."""
-    found = of_normal(mean, sd, truth)
-    error = np.where(are_classes, np.round(mean) != truth, found.error)
-    return found._replace(error=error, nlpd=np.where(are_classes, np.nan, found.nlpd),
-                          crps=np.where(are_classes, np.nan, found.crps))  # fmt: skip
-
-
-def _are_classes(seen) -> Hidden:
-    """Cells that are codes of labels, whose differences mean nothing."""
-    codings = seen.frame.codings or (None,) * seen.values.shape[1]
-    return np.broadcast_to([c is not None and c.holds == "labels" for c in codings], seen.values.shape)
+def _of_rival(mean, sd, truth, kinds) -> CellScores:
+    """Rivals are normal: of whole numbers they get the mass around each; codes they take for numbers, so that their
+    guess is the nearest code, and a density of classes they have not."""
+    found, are_classes, are_whole = of_normal(mean, sd, truth), kinds == "class", np.isin(kinds, ("count", "truth"))
+    mass = stats.norm.cdf(truth + 0.5, mean, sd) - stats.norm.cdf(truth - 0.5, mean, sd)
+    nlpd = np.where(are_whole, -np.log(np.maximum(mass, 1e-300)), found.nlpd)
+    unknown = {name: np.where(are_classes, np.nan, part)
+               for name, part in (("nlpd", nlpd), ("crps", found.crps), ("pit", found.pit))}  # fmt: skip
+    return found._replace(error=np.where(are_classes, np.round(mean) != truth, found.error), **unknown)
 
 
 def _masked(y, seen, hidden):
@@ -254,12 +267,14 @@ def _masked(y, seen, hidden):
     return seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)
 
 
-def _by_column(scores: CellScores, truth, column, unit, names) -> dict[str, dict[str, Any]]:
-    """A summary for every column that has hidden cells, then for all of them."""
+def _by_column(scores: CellScores, truth, column, unit, are_classes, names) -> dict[str, dict[str, Any]]:
+    """A summary for every column that has hidden cells, then for all of them, there without densities of labels."""
     variance = np.array([np.var(truth[column == p]) if (column == p).any() else 0.0 for p in range(len(names))])
+    variance = np.where(are_classes, np.nan, variance)
     found = {}
     for p, name in enumerate(names):
         if (here := column == p).any():
             found[name] = summary(CellScores(*(part[here] for part in scores)), 1.0, variance[p])
-    found[ALL] = summary(scores, unit[column], variance[column])
+    compared = {name: np.where(are_classes[column], np.nan, getattr(scores, name)) for name in ("nlpd", "crps")}
+    found[ALL] = summary(scores._replace(**compared), unit[column], variance[column])
     return found

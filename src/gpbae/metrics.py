@@ -57,8 +57,12 @@ def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
 
 
 def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Probability integral transform: the share of draws below the truth, uniform when calibrated."""
-    return np.mean(samples < truth, axis=0) + 0.5 * np.mean(samples == truth, axis=0)
+    """Probability integral transform: the share of draws below the truth, uniform when calibrated.
+
+    Where draws equal the truth, as counts do, a fixed random part of their share is added: halves would not be uniform.
+    """
+    ties = np.random.default_rng(0).uniform(size=np.shape(truth))
+    return np.mean(samples < truth, axis=0) + ties * np.mean(samples == truth, axis=0)
 
 
 def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -142,10 +142,12 @@ def _redrawn(key, model, draw, table, z):
     law = model.prior.marginals(draw.shared["prior"], values, None, query)
     likelihood = model.observe(draw.shared)
     variance = jnp.broadcast_to(law.variance[0, :, 0], z.shape)
-    return redraw.redraw(
-        key, z, law.mean[0, :, 0], variance, lambda z: model.decode(draw.shared, z),
-        lambda eta: likelihood.log_prob(table.y, table.mask, eta),
-    )  # fmt: skip
+
+    def log_prob(eta):
+        y = table.y.astype(eta.dtype)
+        return likelihood.log_prob(y, table.mask, likelihood.expose(eta, y, table.mask))
+
+    return redraw.redraw(key, z, law.mean[0, :, 0], variance, lambda z: model.decode(draw.shared, z), log_prob)
 
 
 @eqx.filter_jit

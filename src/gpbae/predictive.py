@@ -41,7 +41,7 @@ class Predictive:
         return int(np.prod(self._frame.event_shape))
 
     @functools.cached_property
-    def _kinds(self) -> np.ndarray:
+    def kinds(self) -> np.ndarray:
         """What each column holds."""
         if self._likelihood is None:
             return np.full(self._num_columns, "real")
@@ -49,7 +49,7 @@ class Predictive:
 
     def _numbers(self, values: np.ndarray) -> Any:
         """In the user's kind of table, with classes left out."""
-        return self._restore(np.where(self._kinds == "class", np.nan, values))
+        return self._restore(np.where(self.kinds == "class", np.nan, values))
 
     @functools.cached_property
     def _means(self) -> np.ndarray:
@@ -131,7 +131,7 @@ class Predictive:
     def point_values(self) -> np.ndarray:
         """The values of `point` as numbers, (rows, P); a class is its code."""
         best = self._means.mean(axis=(0, 1))
-        kinds = self._kinds
+        kinds = self.kinds
         if (kinds == "count").any():
             draws = self.samples.reshape(len(self.samples), *best.shape)[..., kinds == "count"]
             best[:, kinds == "count"] = np.quantile(draws, 0.5, axis=0, method="inverted_cdf")
@@ -149,9 +149,9 @@ class Predictive:
             place = int(column)
         else:
             raise InputError(f"probabilities needs a column of y by name or position; got {column!r}.")
-        if self._kinds[place] not in ("class", "truth"):
+        if self.kinds[place] not in ("class", "truth"):
             raise InputError(
-                f"Column {column!r} holds {self._kinds[place]} numbers, not classes; use mean and quantile."
+                f"Column {column!r} holds {self.kinds[place]} numbers, not classes; use mean and quantile."
             )
         values = self._probabilities(place)
         if names is None:
@@ -165,7 +165,7 @@ class Predictive:
 
     def _probabilities(self, column: int) -> np.ndarray:
         likelihood, place, outputs = part_of(self._likelihood, column, self._num_columns)
-        if self._kinds[column] == "truth":
+        if self.kinds[column] == "truth":
             yes = self._means[..., column].mean(axis=(0, 1))
             return np.stack([1 - yes, yes], axis=-1)
         offset = np.asarray(likelihood.offset)[:, None, None, place]
@@ -176,7 +176,7 @@ class Predictive:
     def quantile(self, q: float) -> Any:
         """Quantile of the predictive distribution, cell by cell; of whole numbers, a whole number."""
         flat = self.samples.reshape(len(self.samples), -1, self._num_columns)
-        is_real = self._kinds == "real"
+        is_real = self.kinds == "real"
         values = np.empty(flat.shape[1:])
         for method, columns in (("linear", is_real), ("inverted_cdf", ~is_real)):
             if columns.any():

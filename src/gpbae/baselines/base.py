@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from gpbae import checkpoint, progress, tables, transforms
+from gpbae import checkpoint, progress, tables
 from gpbae.batches import Table
-from gpbae.building import check_count
+from gpbae.building import Building, check_count
 from gpbae.contract import Contract
 from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import AbstractLikelihood
@@ -89,7 +89,7 @@ class Baseline(Contract):
         self.likelihood_ = self._likelihood(seen).initialise(seen.values, seen.mask)
         kinds = self.likelihood_.kinds(seen.values.shape[1])
         active = np.array([self.standardise and kind == "real" for kind in kinds])
-        wanted = transforms.fit(self.transform, seen.values, seen.frame.names())
+        wanted = Building._transforms(self, seen, np.array([kind == "real" for kind in kinds]))  # type: ignore[arg-type]
         self.scaler_ = tables.fit_scaler(seen.values, seen.mask, active, wanted)
         self.frame_, self.groups_, self.grouped_ = seen.frame, labels.labels, groups is not None
         self.x_columns_, self.x_location_ = tables.column_names(x), self._x_location(x_values)
@@ -125,8 +125,8 @@ class Baseline(Contract):
         self._fitted()
         seen = self._observations(y)
         answer = self._predictive(self._eta(self._rows(x, seen, groups)), seen.frame.index)
-        mean = np.asarray(answer.mean).reshape(seen.values.shape)
-        answer.filled = seen.frame.restore(np.where(seen.mask, seen.values, mean), seen.frame.index)  # type: ignore[attr-defined]
+        filled = np.where(seen.mask, seen.values, answer.point_values)
+        answer.filled = seen.frame.decode(filled, seen.frame.index)  # type: ignore[attr-defined]
         return answer
 
     def score(self, x: Any, y: Any, groups: Any = None) -> float:

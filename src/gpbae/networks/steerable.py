@@ -60,7 +60,7 @@ class Steerable(Starting):
 
 
 class SteerableDecoder(eqx.Module):
-    """η = Σ over harmonics of Re(c_j(content) · pose^{m_j} · basis_j)."""
+    """η = Σ over harmonics of Re(conj(c_j(content) · pose^{m_j}) · basis_j)."""
 
     network: Dense
     shape: tuple[int, int] = eqx.field(static=True)
@@ -109,6 +109,8 @@ def harmonics(shape: tuple[int, int], order: int) -> Harmonics:
 
 
 def _orthonormal(radius, angle, rings, m: int) -> Complex[np.ndarray, "P J"]:
+    if not len(rings):  # a small image has no ring for a high order
+        return np.zeros((len(radius), 0), complex)
     B = np.exp(-0.5 * ((radius[:, None] - rings) / RING_WIDTH) ** 2) * np.exp(1j * m * angle)[:, None]
     spread, vectors = np.linalg.eigh((B.conj().T @ B).real)
     kept = spread > LEAST_SPREAD * spread.max()
