@@ -274,7 +274,7 @@ WRONG = {
     "unknown flag": ([*FIT, "--nonsense"], 2, "--nonsense"),
     "no such file": (["fit", "{here}/none.csv", "--inputs", "t", "--out", "{here}/run"], 2, "none.csv"),
     "no out": (["fit", "{here}/good.csv", "--inputs", "t"], 2, "--out"),
-    "unknown model": ([*FIT, "--model", "vae"], 2, "vae"),
+    "unknown model": ([*FIT, "--model", "vaee"], 2, "vaee"),
     "empty file": (["fit", "{here}/empty.csv", "--inputs", "t", "--out", "{here}/run"], 1, "empty file"),
     "header only": (["fit", "{here}/header.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least one row"),
     "equal names": (["fit", "{here}/twice.csv", "--inputs", "t", "--out", "{here}/run"], 1, "distinct column names"),

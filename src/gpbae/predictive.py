@@ -137,7 +137,7 @@ class Predictive:
             best[:, kinds == "count"] = np.quantile(draws, 0.5, axis=0, method="inverted_cdf")
         best[:, kinds == "truth"] = best[:, kinds == "truth"] > 0.5
         for column in np.flatnonzero(kinds == "class"):
-            best[:, column] = self._probabilities(column).argmax(axis=1)
+            best[:, column] = self._probabilities(int(column)).argmax(axis=1)
         return best
 
     def probabilities(self, column: Any) -> Any:
@@ -153,7 +153,7 @@ class Predictive:
             raise InputError(
                 f"Column {column!r} holds {self.kinds[place]} numbers, not classes; use mean and quantile."
             )
-        values = self._probabilities(place)
+        values = self._probabilities(int(place))
         if names is None:
             return values
         import pandas as pd

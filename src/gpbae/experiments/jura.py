@@ -83,7 +83,7 @@ def score(model: Any, problem: Problem, options: Mapping[str, Any]) -> Scores:
         "coverage90": cells.coverage,
     }
     arrays = {name: getattr(cells, name)[hidden] for name in ("truth", "mean", "median", "lower", "upper")}
-    sites = problem.x.to_numpy(float)
+    sites = problem.x.to_numpy(float)[:, :2]
     known = np.isfinite(problem.y["Cd"].to_numpy(float))
     seen = np.asarray(TRANSFORMS[options["transform"]].inverse(problem.y["Cd"].to_numpy(float)[known]))
     places = {"sites": sites[hidden.any(axis=1)], "seen_sites": sites[known], "seen": seen}
