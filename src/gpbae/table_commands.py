@@ -167,6 +167,8 @@ def _wanted(table, columns, names: list[str], excluded: list[str]) -> list[str]:
     taken = [*columns.carried(), *roles.resolve(table, excluded)]
     if names in ([], ["all"]):
         found = roles.all_outputs(table, taken, columns)
+        if found and (left := [str(name) for name in table.columns if name not in (*found, *taken)]):
+            terminal.say(f"Left out, not being numbers: {', '.join(left)}. Labels are modelled if named in --outputs.")
     else:
         found = roles.resolve(table, names)
         if twice := sorted(set(columns.carried()) & set(found)):
