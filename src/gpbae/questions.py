@@ -125,8 +125,12 @@ class Questions(Fitted):
     def _observations(self, y: Any) -> tables.Observations:
         names = tables.column_names(self.frame_) if self.frame_.columns is not None else None
         seen = tables.observations(y, self.frame_.event_shape, names, self.frame_.codings)
-        self.model_.likelihood.check(seen.values, seen.mask, tuple(seen.frame.names()))
+        self._fitted_likelihood.check(seen.values, seen.mask, tuple(seen.frame.names()))
         return seen
+
+    @property
+    def _fitted_likelihood(self):
+        return self.model_.likelihood
 
     def _query(self, x: Any, groups: Any, num_rows: int | None):
         """Rows arranged by group: the query and the (G, q) table of row numbers behind it."""

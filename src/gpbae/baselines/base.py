@@ -80,6 +80,10 @@ class Baseline(Contract):
 
     # The table at the door.
 
+    @property
+    def _fitted_likelihood(self) -> AbstractLikelihood:
+        return self.likelihood_
+
     def _read(self, x: Any, y: Any, groups: Any) -> Table:
         seen = tables.observations(y)
         if not seen.mask.any():
