@@ -44,4 +44,4 @@ def keep_sound(old: Chain, new: Chain, healthy: np.ndarray) -> Chain:
     def pick(a, b):
         return jnp.where(flags.reshape(-1, *(1,) * (b.ndim - 1)), b, a)
 
-    return jax.tree.map(pick, old._replace(key=0), new._replace(key=0))._replace(key=new.key)
+    return jax.tree.map(pick, old._replace(key=None), new._replace(key=None))._replace(key=new.key)
