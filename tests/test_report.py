@@ -12,8 +12,9 @@ import pytest
 
 import runs
 from browser import Browser
-from gpbae import SGPBAE, diagnostics, overview, page, plots, report, trust
+from gpbae import SGPBAE, diagnostics, overview, plots, report
 from gpbae.experiments import ball
+from gpbae.report import page, trust
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +80,13 @@ def test_specs_cannot_close_their_script():
     import altair as alt
 
     chart = alt.Chart(alt.Data(values=[{"a": "</script><b>"}])).mark_point().encode(x="a:N")
-    text = page.page("t", "l", [page.Section("s", charts=[page.Chart("c", chart, "words")])])
+    text = page.html("t", "l", [page.Section("s", charts=[page.Chart("c", chart, "words")])])
     assert text.count("</script>") == 3  # the chart's numbers, the library, the loader
     assert '<script type="application/json" id="spec-c">' in text
 
 
 def test_page_without_charts_carries_no_script():
-    text = page.page("Title & co", "lead", [page.Section("s", ["words"], [page.Table(("a",), [("1 < 2",)])])])
+    text = page.html("Title & co", "lead", [page.Section("s", ["words"], [page.Table(("a",), [("1 < 2",)])])])
     assert "<script" not in text and "Title &amp; co" in text and "1 &lt; 2" in text
 
 

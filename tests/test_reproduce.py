@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from gpbae import cli, figures, metrics, reproduce_command
-from gpbae.experiments import catalogue, cells, moving_ball, runner, summary
+from gpbae import cli, metrics
+from gpbae.cli.reproduce import ALL, Name
+from gpbae.experiments import catalogue, cells, figures, moving_ball, runner, summary
 from gpbae.experiments.experiment import BUDGETS, Experiment, Metric, Model, Plot, Problem, Run, Scores, Setting
 from gpbae.likelihoods import Gaussian
 
@@ -173,7 +174,7 @@ def test_unknown_names_are_bad_usage_and_say_what_is_known(arguments, named, tmp
 
 
 def test_names_known_to_the_command_are_the_catalogue():
-    known = {name.value for name in reproduce_command.Name} - {reproduce_command.ALL}
+    known = {name.value for name in Name} - {ALL}
     assert known == set(catalogue.EXPERIMENTS)
 
 

@@ -26,6 +26,14 @@ LARGEST_MANIFEST = 64 * 2**20
 # Writing.
 
 
+def make_folder(path: Path) -> None:
+    """A folder to write to, or one sentence."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpbaeError(f"Could not make the folder {path}: {error.strerror}; name another one.") from error
+
+
 def write(path: Path, content: bytes) -> None:
     """Write beside the target, flush, rename, flush the folder: a reader finds the old content or the new one."""
     fresh = temporary(path)

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpbae import charts
-from gpbae.page import Chart, Picture, Section, Table, page
 from gpbae.plots import COLOURS
-from gpbae.report import ABOUT_TEMPERATURE
+from gpbae.report import ABOUT_TEMPERATURE, Chart, Picture, Section, Table, charts, html
 
 if TYPE_CHECKING:
     from gpbae.experiments.ball import Outcome
@@ -26,7 +24,7 @@ def text(outcome: "Outcome", pictures: Mapping[str, Path]) -> str:
     )
     sections = [_scores(outcome), _paths(outcome, pictures), _lengthscale(outcome, pictures), _trust(outcome),
                 _settings(outcome)]  # fmt: skip
-    return page("The moving ball", lead, [s for s in sections if s is not None])
+    return html("The moving ball", lead, [s for s in sections if s is not None])
 
 
 def _scores(outcome) -> Section:

@@ -78,7 +78,7 @@ def _arrays(problem: Problem, cells: Cells) -> dict[str, np.ndarray]:
 
 
 def _predictions(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     shown = shared_plots.first_of_each(runs, "sd")
     return figures.series({r.model: r.arrays for r in shown}, EEG_HIDDEN, "time (s)", "µV") if shown else None

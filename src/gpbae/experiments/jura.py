@@ -91,7 +91,7 @@ def score(model: Any, problem: Problem, options: Mapping[str, Any]) -> Scores:
 
 
 def _cadmium(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     shown = shared_plots.first_of_each(runs, "seen_sites")
     return figures.cadmium({r.model: r.arrays for r in shown}) if shown else None

@@ -149,7 +149,7 @@ def _trajectories(runs: Sequence[Run]):
 
 
 def _rmse(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     by_count = {m: [r.metrics["rmse"] for r in found] for m, found in _sparse(runs, "inducing").items()}
     if len(by_count) < 2:
@@ -159,7 +159,7 @@ def _rmse(runs: Sequence[Run]):
 
 
 def _lengthscale(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     found = {f"M = {m}": r[0].arrays["lengthscale"].ravel() for m, r in _sparse(runs, "lengthscale").items()}
     named = {r.model: r for r in shared_plots.first_of_each(runs, "lengthscale")}
@@ -169,7 +169,7 @@ def _lengthscale(runs: Sequence[Run]):
 
 
 def _inducing(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     found = {f"M = {m}": r[0].arrays["inducing"] for m, r in _sparse(runs, "inducing").items()}
     return figures.positions(found, "time (frames)", (0, NUM_FRAMES - 1)) if found else None

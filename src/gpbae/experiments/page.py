@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gpbae import charts, report
+from gpbae import report
 from gpbae.experiments import summary
 from gpbae.experiments.experiment import Experiment, Run
+from gpbae.report import charts
 
 WIDE = 640
 
@@ -24,7 +25,7 @@ def text(
         mine = [run for run in runs if run.experiment == experiment.name]
         sections += [_result(experiment, mine, pictures[experiment.name]), _trust(experiment, mine),
                      _settings(experiment, mine)]  # fmt: skip
-    return report.page("The paper's experiments, reproduced", lead, sections)
+    return report.html("The paper's experiments, reproduced", lead, sections)
 
 
 def _count(number: int, noun: str) -> str:

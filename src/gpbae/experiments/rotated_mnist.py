@@ -188,14 +188,14 @@ def _curve(model: Any, draws: np.ndarray, truth: np.ndarray) -> dict[str, np.nda
 
 
 def _digits(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     shown = shared_plots.first_of_each(runs, "epistemic")
     return figures.digits({r.model: r.arrays for r in shown}) if shown else None
 
 
 def _embedding(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     shown = shared_plots.first_of_each(runs, "points")
     if not shown:
@@ -205,7 +205,7 @@ def _embedding(runs: Sequence[Run]):
 
 
 def _mse_in_time(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     shown = shared_plots.first_of_each(runs, "curve_mse")
     curves = {r.model: (r.arrays["curve_seconds"], r.arrays["curve_mse"]) for r in shown}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import diagnostics, files, storage
+from gpbae import diagnostics, storage
 from gpbae.experiments.experiment import Experiment, Run, Sampled, Scores
 
 NUM_KEPT_TRACES = 8
@@ -34,7 +34,7 @@ def reproduce(
     pairs: list[Pair] = [(experiment, name, seed) for experiment in experiments
                          for name in (experiment.names(budget) if models is None else models)
                          for seed in range(seeds)]  # fmt: skip
-    files.make_folder(out / "runs")
+    storage.make_folder(out / "runs")
     with _locked(out):
         runs: list[Run] = []
         for number, (experiment, name, seed) in enumerate(pairs, 1):
@@ -169,7 +169,7 @@ def _draw(out: Path, experiments: Sequence[Experiment], budget: str, runs: Seque
     from gpbae.experiments import page
 
     say("Drawing …")
-    files.make_folder(out / "figures")
+    storage.make_folder(out / "figures")
     pictures: dict[str, dict[str, Path]] = {}
     for experiment in experiments:
         mine = [run for run in runs if run.experiment == experiment.name]

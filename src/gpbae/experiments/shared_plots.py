@@ -20,7 +20,7 @@ def first_of_each(runs: Sequence[Run], array: str) -> list[Run]:
 
 
 def _r_hat(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     found = {r.model: r.arrays["r_hat"] for r in first_of_each(runs, "r_hat")}
     found = {name: values[np.isfinite(values)] for name, values in found.items()}
@@ -29,7 +29,7 @@ def _r_hat(runs: Sequence[Run]):
 
 
 def _traces(runs: Sequence[Run]):
-    from gpbae import figures
+    from gpbae.experiments import figures
 
     found = {r.model: r.arrays["traces"][..., :NUM_TRACES] for r in first_of_each(runs, "traces")}
     return figures.traces(found) if found else None

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import dates, files, parsing, roles
+from gpbae.cli import dates, files, parsing, roles
 from gpbae.errors import InputError
 
 

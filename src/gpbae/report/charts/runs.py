@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.charts.style import rounded, styled
 from gpbae.plots import BLACK, COLOURS, GREEN
+from gpbae.report.charts.style import rounded, styled
 
 MAX_VIDEOS = 8
 

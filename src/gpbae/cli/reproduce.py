@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpbae import terminal
+from gpbae.cli import terminal
 from gpbae.errors import Interrupted
 
 if TYPE_CHECKING:

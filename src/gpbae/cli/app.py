@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae import reproduce_command, table_commands, terminal
+from gpbae.cli import reproduce, tables, terminal
 from gpbae.errors import GpbaeError
 
 FAILED = 1
@@ -22,8 +22,8 @@ app = typer.Typer(
     epilog="Start with: gpbae demo",
 )
 data_app = typer.Typer(no_args_is_help=True, help="Datasets of the experiments.", epilog="Example: gpbae data list")
-app.add_typer(table_commands.app)
-app.add_typer(reproduce_command.app)
+app.add_typer(tables.app)
+app.add_typer(reproduce.app)
 app.add_typer(data_app, name="data")
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)]
@@ -89,10 +89,10 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Locate a ball in videos never seen, start to finish: a table, pictures and a page.  Under three minutes."""
-    from gpbae import files
+    from gpbae import storage
     from gpbae.experiments import ball
 
-    files.make_folder(out)
+    storage.make_folder(out)
     outcome = ball.run(ball.QUICK if quick else ball.DEMO, seed, progress=True, say=terminal.say)
     paths = ball.write(outcome, out)
     header = ("model", "RMSE per coordinate", "lengthscale (truth 2)", "seconds", "kinetic temperature")
@@ -129,9 +129,9 @@ def verify(
 def bench(out: Out = Path("gpbae-bench")) -> None:
     """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products."""
     from gpbae import bench as bench_module
-    from gpbae import files
+    from gpbae import storage
 
-    files.make_folder(out)
+    storage.make_folder(out)
     terminal.say("Measuring …")
     rows = bench_module.run(out)
     names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))

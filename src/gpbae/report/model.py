@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import __version__, charts, plots, trust
+from gpbae import __version__, plots
 from gpbae.overview import LEVEL, Overview, coverages
-from gpbae.page import Chart, Picture, Section, Table, page
 from gpbae.plots import COLOURS
+from gpbae.report import charts, trust
+from gpbae.report.page import Chart, Picture, Section, Table, html
 
 ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
@@ -61,7 +62,7 @@ def model_page(model: Any, columns: Any = None, evaluation: Sequence[Mapping[str
     """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json)."""
     subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation)
     name = type(model).__name__
-    return page(f"{name}: a fitted model", _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
+    return html(f"{name}: a fitted model", _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
 
 
 def _lead(subject: Subject) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae import dates, parsing
-from gpbae.dates import Dates
+from gpbae.cli import dates, parsing
+from gpbae.cli.dates import Dates
 from gpbae.errors import InputError
 
 if TYPE_CHECKING:

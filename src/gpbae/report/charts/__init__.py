@@ -3,7 +3,7 @@
 A user's names are data and labels here, never field names or expressions, so they cannot become code.
 """
 
-from gpbae.charts.fitted import (
+from gpbae.report.charts.fitted import (
     calibration,
     densities,
     fans,
@@ -16,7 +16,7 @@ from gpbae.charts.fitted import (
     missingness,
     traces,
 )
-from gpbae.charts.runs import paths, temperatures, trace
+from gpbae.report.charts.runs import paths, temperatures, trace
 
 __all__ = [
     "calibration",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import baselines, estimators, expressions, settings
+from gpbae import baselines, estimators, settings
+from gpbae.cli import expressions
 from gpbae.errors import InputError
 
 LONG_TABLE = 400

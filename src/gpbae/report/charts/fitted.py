@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.charts.style import menu, rounded, styled, switch
 from gpbae.overview import LEVEL, Bands, Overview
 from gpbae.plots import BLACK, BLUE, COLOURS, GREY, VERMILION, smooth_density
+from gpbae.report.charts.style import menu, rounded, styled, switch
 
 TALL = 340
 MOST_COLUMNS = 40

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import __version__, cli, files, roles
+from gpbae import __version__, cli
+from gpbae.cli import files, roles
 from gpbae.errors import GpbaeError, InputError
 
 COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
@@ -183,7 +184,7 @@ def test_fit_keeps_how_the_table_was_read(table, fitted):
 
 
 def test_the_config_of_a_run_can_be_used_again(table, fitted):
-    from gpbae import arguments
+    from gpbae.cli import arguments
 
     given = arguments.read(fitted / "config.toml")
     again = arguments.estimator("SGPBAE", given)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import arguments, expressions
+from gpbae.cli import arguments, expressions
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, Periodic
 from gpbae.likelihoods import Gaussian

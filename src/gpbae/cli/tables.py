@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae import terminal
+from gpbae.cli import terminal
 from gpbae.errors import GpbaeError, InputError, Interrupted
 
 MODELS = {"bae": "BAE", "gp-bae": "GPBAE", "sgp-bae": "SGPBAE", "dsgp-bae": "DSGPBAE", "vae": "VAE", "cvae": "CVAE",
@@ -111,7 +111,8 @@ def fit(
     log_json: LogJson = None,
 ) -> None:
     """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
-    from gpbae import arguments, files, progress, roles
+    from gpbae import progress, storage
+    from gpbae.cli import arguments, files, roles
 
     if not _names(inputs) and model.value not in WITHOUT_INPUTS:
         raise typer.BadParameter(
@@ -125,7 +126,7 @@ def fit(
     x, y, labels = roles.inputs(table, columns), roles.outputs(table, columns), roles.labels(table, columns)
     suited = arguments.suited(MODELS[model.value], y)
     estimator = arguments.estimator(MODELS[model.value], suited | given | arguments.pairs(settings or []))
-    files.make_folder(out)
+    storage.make_folder(out)
     with progress.json_lines(log_json) as log:
         if kinds:
             _evaluate(estimator, x, y, labels, columns, kinds, (holdout, block_length, seed), out, quiet, log)
@@ -139,7 +140,7 @@ def fit(
 
 def _roles(table, inputs, outputs, exclude, groups, missing, first, last, date_format):
     """What the columns are, and the rows that are meant."""
-    from gpbae import roles
+    from gpbae.cli import roles
 
     known = roles.resolve(table, _names(inputs))
     columns = roles.Columns(tuple(known), (), groups, missing=roles.parse_missing(missing))
@@ -162,7 +163,7 @@ def _roles(table, inputs, outputs, exclude, groups, missing, first, last, date_f
 
 
 def _wanted(table, columns, names: list[str], excluded: list[str]) -> list[str]:
-    from gpbae import roles
+    from gpbae.cli import roles
 
     taken = [*columns.carried(), *roles.resolve(table, excluded)]
     if names in ([], ["all"]):
@@ -192,7 +193,8 @@ def _holdouts(text: str | None) -> list[str]:
 
 def _evaluate(estimator, x, y, labels, columns, kinds, how_much, out: Path, quiet: bool, log) -> None:
     """Score on hidden cells, show a table for each way of hiding, keep the numbers in evaluation.json and .csv."""
-    from gpbae import evaluation, progress, roles, storage
+    from gpbae import evaluation, progress, storage
+    from gpbae.cli import roles
 
     share, length, seed = how_much
     rows, frames = [], []
@@ -285,7 +287,8 @@ def _names(text: str) -> list[str]:
 
 def _load(run: Path):
     """The model of a run and the roles of its columns."""
-    from gpbae import io, roles
+    from gpbae import io
+    from gpbae.cli import roles
 
     try:
         columns = roles.Columns.from_json((run / "columns.json").read_bytes())
@@ -296,7 +299,7 @@ def _load(run: Path):
 
 def _rows(run: Path, data: Path, first: str | None, last: str | None):
     """Model, column roles, table, inputs and group labels of a command that takes RUN and a table."""
-    from gpbae import files, roles
+    from gpbae.cli import files, roles
 
     model, columns = _load(run)
     table = files.read(data)
@@ -338,7 +341,7 @@ def impute(
     quiet: Quiet = False,
 ) -> None:
     """Fill the gaps of a table with the posterior mean; cells that are there stay as they are."""
-    from gpbae import files, roles
+    from gpbae.cli import files, roles
 
     files.check_output(output, force)
     model, columns, table, x, groups = _rows(run, data, first, last)
@@ -367,7 +370,7 @@ def predict(
     """
     import numpy as np
 
-    from gpbae import files
+    from gpbae.cli import files
 
     files.check_output(output, force)
     model, columns, table, x, groups = _rows(run, data, first, last)
@@ -392,7 +395,7 @@ def encode(
     quiet: Quiet = False,
 ) -> None:
     """Write the latents of every row: posterior mean and standard deviation."""
-    from gpbae import files, roles
+    from gpbae.cli import files, roles
 
     files.check_output(output, force)
     model, columns, table, x, groups = _rows(run, data, first, last)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpbae import __version__
-from gpbae.trust import Check, worst
+from gpbae.report.trust import Check, worst
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,12 +66,12 @@ class Section:
     checks: Sequence[Check] = ()
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+def html(title: str, lead: str, sections: Sequence[Section]) -> str:
     """The HTML text; whatever a user's table put into it is escaped, and no script runs but ours, by its checksum."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(loader=PackageLoader("gpbae"), autoescape=True, undefined=StrictUndefined,
+    environment = Environment(loader=PackageLoader("gpbae.report"), autoescape=True, undefined=StrictUndefined,
                               trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     has_charts = any(section.charts for section in sections)
     scripts = [Markup(text) for text in ((_javascript(), LOADER) if has_charts else ())]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpbae import storage
 from gpbae.errors import GpbaeError, InputError
 
 if TYPE_CHECKING:
@@ -85,15 +86,7 @@ def check_output(path: Path, force: bool = False) -> None:
         raise InputError(f"Expected an output that ends in .csv or .parquet; got {path.name}.")
     if path.exists() and not force:
         raise InputError(f"{path} exists already; pass --force to replace it, or name another file.")
-    make_folder(path.parent)
-
-
-def make_folder(path: Path) -> None:
-    """A folder to write to, or one sentence."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GpbaeError(f"Could not make the folder {path}: {error.strerror}; name another one.") from error
+    storage.make_folder(path.parent)
 
 
 def write(table: "pandas.DataFrame", path: Path) -> None:

@@ -1,0 +1,12 @@
+"""Pages that need nothing else: of a fitted model, and the pieces of which experiments make theirs.
+
+page    text, tables, pictures and charts as one HTML file
+charts  interactive charts as values
+trust   a traffic light for every thing that can be wrong with a fit
+model   the page of a fitted model
+"""
+
+from gpbae.report.model import ABOUT_TEMPERATURE, model_page
+from gpbae.report.page import Chart, Picture, Section, Table, html
+
+__all__ = ["ABOUT_TEMPERATURE", "Chart", "Picture", "Section", "Table", "html", "model_page"]
