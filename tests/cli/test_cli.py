@@ -191,6 +191,25 @@ def test_the_config_of_a_run_can_be_used_again(table, fitted):
     assert again.transform == {"a": "log"} and again.num_inducing == 4 and "Matern32" in repr(again.kernel)
 
 
+def test_what_is_typed_has_the_last_word(table):
+    from gpbae.cli import fit, reading
+
+    given = table / "given.toml"
+    given.write_text("seed = 3\nlatent_dim = 2\nnum_chains = 3\n")
+    read = reading.read(table / "data.csv", reading.Wish("time", "b"))
+    model = fit._estimator(fit.Model.SGPBAE, read, given, {"seed": 0, "latent_dim": None}, ["num_chains=1"])
+    assert (model.seed, model.latent_dim, model.num_chains) == (0, 2, 1)
+
+
+def test_every_model_can_be_named():
+    import gpbae
+    from gpbae.baselines import ESTIMATORS
+    from gpbae.cli import fit
+
+    ours = [name for name in gpbae.__all__ if name != "load"]
+    assert {model.name for model in fit.Model} == {*ours, *(cls.__name__ for cls in ESTIMATORS)}
+
+
 def test_evaluation_is_kept_beside_the_run(fitted):
     rows = json.loads((fitted / "evaluation.json").read_text())
     assert {"SGPBAE", "linear interpolation", "GP per column"} <= {row["model"] for row in rows}

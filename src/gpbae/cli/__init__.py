@@ -1,8 +1,11 @@
 """The `gpbae` command: what a user types, the table they give, and what is printed.
 
-    app                      the entry point, exit codes and the list of commands
-    roles dates parsing files  a user's table: which column is what, and how its cells are read and written back
-    arguments expressions    a model's arguments as text
+    app                                                   the entry point: commands and exit codes
+    demo fit answers findings reproduce machine datasets  the commands
+    options terminal                                      what a user types, and what is printed
+    runs scores                                           a run's folder; hidden cells scored
+    arguments expressions                                 a model's arguments as text
+    reading roles dates parsing files                     a user's table: which column is what, how its cells are read
 
 Nothing heavy is imported before a command needs it, so that `--help` answers at once.
 """

@@ -1,15 +1,12 @@
 """`gpbae reproduce`: the paper's experiments from one command each."""
 
-import contextlib
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpbae.cli import terminal
-from gpbae.errors import Interrupted
+from gpbae.cli import reading, runs, terminal
 
 if TYPE_CHECKING:
     from gpbae.experiments.experiment import Experiment
@@ -53,33 +50,18 @@ def reproduce(
     chosen = list(catalogue.EXPERIMENTS.values()) if name.value == ALL else [catalogue.EXPERIMENTS[name.value]]
     if fold is not None:
         chosen = [experiment.with_fold(fold) for experiment in chosen]
-    with _stoppable():
-        runs = runner.reproduce(chosen, _models(models, chosen, budget), budget, seeds or SEEDS.get(budget, 1), out,
+    with runs.stoppable("Stopped; the same command goes on from here."):
+        done = runner.reproduce(chosen, _models(models, chosen, budget), budget, seeds or SEEDS.get(budget, 1), out,
                                 progress=True, say=terminal.say)  # fmt: skip
     for experiment in chosen:
-        terminal.show(experiment.title, summary.HEADER, summary.table(experiment, runs), left=2)
+        terminal.show(experiment.title, summary.HEADER, summary.table(experiment, done), left=2)
     for path in (out / "results.json", out / "figures", out / "report.html"):
         print(path)
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Stopped by a signal, the exit code is 128 and the signal's number, as shells have it."""
-    from gpbae import watch
-
-    watch.process_is_ours = True
-    try:
-        yield
-    except Interrupted as stopped:
-        terminal.say("Stopped; the same command goes on from here.")
-        raise typer.Exit(128 + stopped.signal) from None
-    finally:
-        watch.process_is_ours = False
-
-
 def _models(text: str, experiments: "list[Experiment]", budget: str) -> list[str] | None:
     """The models asked for, None for all; refused before anything is run."""
-    asked = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    asked = list(dict.fromkeys(reading.names(text)))
     if asked == [ALL]:
         return None
     for experiment in experiments:

@@ -1,0 +1,114 @@
+"""`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpbae.cli import findings, options, reading, runs, scores
+
+
+class Model(StrEnum):
+    """The name of a class, and the word for it."""
+
+    BAE = "bae"
+    GPBAE = "gp-bae"
+    SGPBAE = "sgp-bae"
+    DSGPBAE = "dsgp-bae"
+    VAE = "vae"
+    CVAE = "cvae"
+    GPPVAE = "gppvae"
+    GPVAE = "gpvae"
+    BandedGPVAE = "gp-vae"
+    SGPVAE = "sgp-vae"
+    SVGPVAE = "svgp-vae"
+    DeepSVIGP = "deep-svigp"
+    IGP = "igp"
+    GPAR = "gpar"
+
+
+WITHOUT_INPUTS = (Model.BAE, Model.VAE)
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: gpbae fit data.csv --inputs time --outputs 'temp_*' --groups station --out run --evaluate"
+)
+def fit(
+    data: options.Data,
+    out: options.Out,
+    inputs: options.Inputs = "",
+    outputs: options.Outputs = "all",
+    exclude: options.Exclude = "",
+    groups: options.Groups = None,
+    missing: options.Missing = None,
+    first: options.From = None,
+    last: options.To = None,
+    date_format: options.DateFormat = None,
+    transform: options.Transform = None,
+    model: Annotated[Model, typer.Option(help="Which of the models.", rich_help_panel=options.MODEL)] = Model.SGPBAE,
+    latent_dim: options.LatentDim = None,
+    config: options.Config = None,
+    settings: options.Settings = None,
+    seed: options.Seed = None,
+    evaluate: options.Evaluate = None,
+    holdout: options.Holdout = 0.1,
+    block_length: options.BlockLength = 24,
+    evaluate_only: options.EvaluateOnly = False,
+    report: options.Report = False,
+    quiet: options.Quiet = False,
+    log_json: options.LogJson = None,
+) -> None:
+    """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
+    _check_inputs(model, inputs)
+    ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
+    from gpbae import progress, storage
+
+    wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
+    table = reading.read(data, wish)
+    flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
+    estimator = _estimator(model, table, config, flags, settings or [])
+    storage.make_folder(out)
+    with progress.json_lines(log_json) as log:
+        if ways:
+            hidden = scores.Hidden(ways, holdout, block_length, estimator.seed)
+            scores.evaluate(estimator, table, hidden, out, quiet, log)
+        if not evaluate_only:
+            runs.begin(table.columns, out)
+            runs.sample(estimator, (table.x, table.y, table.groups), out, quiet, log)
+            if report:
+                findings.write_report(out)
+    print(out)
+
+
+def _check_inputs(model: Model, inputs: str) -> None:
+    if not reading.names(inputs) and model not in WITHOUT_INPUTS:
+        raise typer.BadParameter(
+            f"{model.value} needs an input column; only bae and vae need none.", param_hint="--inputs"
+        )
+
+
+def _estimator(
+    model: Model, table: reading.Table, config: Path | None, flags: dict[str, Any], settings: list[str]
+) -> Any:
+    """The model: what suits the table, what the file says, what was typed; the last word counts."""
+    from gpbae.cli import arguments, roles
+
+    typed = {name: value for name, value in flags.items() if value is not None}
+    if "transform" in typed:
+        typed["transform"] = roles.words_by_name(typed["transform"], "--transform")
+    given = arguments.read(config) | typed | arguments.pairs(settings)
+    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given)
+
+
+@app.command(epilog="Example: gpbae resume run")
+def resume(run: options.Run, quiet: options.Quiet = False, log_json: options.LogJson = None) -> None:
+    """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway."""
+    from gpbae import progress, runfolder
+
+    with progress.json_lines(log_json) as log:
+        estimator, *data = runfolder.reopen(run)
+        runs.sample(estimator, data, run, quiet, log)
+    print(run)

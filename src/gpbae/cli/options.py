@@ -1,0 +1,88 @@
+"""The options that commands have in common, and those of `fit`, as types with their help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TABLE, MODEL, SCORE = "The table", "The model", "How good is it?"
+
+Data = Annotated[Path, typer.Argument(help="A .csv, .parquet or .npz table.", exists=True, dir_okay=False)]
+Run = Annotated[Path, typer.Argument(help="A folder written by `gpbae fit`.", exists=True, file_okay=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", help="A .csv or .parquet file to write.", dir_okay=False)]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No news while it works.")]
+LogJson = Annotated[
+    str | None, typer.Option("--log-json", help="Write every event as a line of JSON to this file, - for stdout.")
+]
+Interval = Annotated[
+    float | None,
+    typer.Option(min=0.01, max=0.999, help="Add NAME_lower and NAME_upper: the central interval of this probability."),
+]
+
+# The table.
+
+From = Annotated[
+    str | None, typer.Option("--from", help="First date or number of the first input to use.", rich_help_panel=TABLE)
+]
+To = Annotated[
+    str | None, typer.Option("--to", help="Where to stop: rows before this date or number.", rich_help_panel=TABLE)
+]
+Inputs = Annotated[
+    str, typer.Option(help="Columns known for every row, such as a date; bae needs none.", rich_help_panel=TABLE)
+]
+Outputs = Annotated[
+    str,
+    typer.Option(
+        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said.", rich_help_panel=TABLE
+    ),
+]
+Exclude = Annotated[str, typer.Option(help="Columns to leave out of the outputs.", rich_help_panel=TABLE)]
+Groups = Annotated[str | None, typer.Option(help="Column of labels of independent series.", rich_help_panel=TABLE)]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(help="A number that means missing, -200 or NAME=-200; may be repeated.", rich_help_panel=TABLE),
+]
+DateFormat = Annotated[
+    str | None, typer.Option(help="How dates are written, if not obvious: '%d/%m/%Y'.", rich_help_panel=TABLE)
+]
+
+# The model.
+
+Transform = Annotated[
+    str | None,
+    typer.Option(help="log, yeo-johnson, auto or none, for all or as CO=log,NO*=log.", rich_help_panel=MODEL),
+]
+LatentDim = Annotated[
+    int | None, typer.Option(min=1, help="Number of latents; else found from the data.", rich_help_panel=MODEL)
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file of arguments, as num_inducing = 64.", exists=True, dir_okay=False, rich_help_panel=MODEL
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if not said.", rich_help_panel=MODEL)]
+
+# How good is it?
+
+Evaluate = Annotated[
+    str | None,
+    typer.Option(
+        help="First hide known cells and score: cells, blocks, rows or column:NAME:START; several by commas.",
+        rich_help_panel=SCORE,
+    ),
+]
+Holdout = Annotated[
+    float, typer.Option(min=0.001, max=0.9, help="Share of known cells to hide.", rich_help_panel=SCORE)
+]
+BlockLength = Annotated[int, typer.Option(min=1, help="Rows in a block.", rich_help_panel=SCORE)]
+EvaluateOnly = Annotated[
+    bool, typer.Option("--evaluate-only", help="Score and leave out the fit to all cells.", rich_help_panel=SCORE)
+]
+Report = Annotated[bool, typer.Option("--report", help="Also write the page of `gpbae report`.")]

@@ -1,0 +1,114 @@
+"""A user's table as a model takes it: what was asked of its columns and rows, and what was found."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpbae.cli import terminal
+from gpbae.errors import InputError
+
+
+class Wish(NamedTuple):
+    """What the options of `fit` say of a table, as they were typed."""
+
+    inputs: str = ""
+    outputs: str = "all"
+    exclude: str = ""
+    groups: str | None = None
+    missing: tuple[str, ...] = ()
+    first: str | None = None
+    last: str | None = None
+    date_format: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The roles of the columns, the rows that are meant, and what a model is given of them."""
+
+    columns: Any
+    rows: Any
+    x: Any
+    groups: Any
+
+    @functools.cached_property
+    def y(self) -> Any:
+        """Read when asked for: a table of new inputs has none."""
+        from gpbae.cli import roles
+
+        return roles.outputs(self.rows, self.columns)
+
+
+def names(text: str) -> list[str]:
+    """What stands between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def read(path: Path, wish: Wish) -> Table:
+    """A table to be fitted, and what its columns are; dates are told in words."""
+    from gpbae.cli import files
+
+    columns, rows = _stretch(files.read(path), wish)
+    columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)))
+    for name, dates in columns.dates.items():
+        terminal.say(f"{name} is read as {dates.words}.")
+    return _table(rows, _with_kinds(columns, rows))
+
+
+def read_again(path: Path, columns: Any, first: str | None, last: str | None) -> Table:
+    """Another table, read as the fitted one was."""
+    from gpbae.cli import files, roles
+
+    rows = files.read(path)
+    if first is not None or last is not None:
+        rows = rows[roles.within(rows, columns, first, last)].reset_index(drop=True)
+    return _table(rows, columns)
+
+
+def _table(rows: Any, columns: Any) -> Table:
+    from gpbae.cli import roles
+
+    return Table(columns, rows, roles.inputs(rows, columns), roles.labels(rows, columns))
+
+
+def _with_kinds(columns: Any, rows: Any) -> Any:
+    from gpbae.cli import roles
+
+    return dataclasses.replace(columns, kinds=roles.kinds(rows, columns))
+
+
+def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:
+    """The roles of all columns but the outputs, and the rows that are meant; dates count from the first."""
+    from gpbae.cli import roles
+
+    known = roles.resolve(table, names(wish.inputs))
+    columns = roles.Columns(tuple(known), (), wish.groups, missing=roles.parse_missing(wish.missing))
+    roles.resolve(table, [] if wish.groups is None else [wish.groups])
+    for name, _ in columns.missing:
+        roles.resolve(table, [] if name is None else [name])
+    columns = dataclasses.replace(columns, dates=roles.find_dates(table, known, wish.date_format))
+    if wish.first is None and wish.last is None:
+        return columns, table
+    if not known:
+        raise InputError("--from and --to are places along the first input; name one with --inputs.")
+    table = table[roles.within(table, columns, wish.first, wish.last)].reset_index(drop=True)
+    return dataclasses.replace(columns, dates=roles.find_dates(table, known, wish.date_format)), table
+
+
+def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
+    """The columns to model: those named, or all that hold numbers."""
+    from gpbae.cli import roles
+
+    taken = [*columns.carried(), *roles.resolve(table, names(wish.exclude))]
+    if names(wish.outputs) in ([], ["all"]):
+        found = roles.all_outputs(table, taken, columns)
+        if found and (left := [str(name) for name in table.columns if name not in (*found, *taken)]):
+            terminal.say(f"Left out, not being numbers: {', '.join(left)}. Labels are modelled if named in --outputs.")
+    else:
+        found = roles.resolve(table, names(wish.outputs))
+        if twice := sorted(set(columns.carried()) & set(found)):
+            raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
+        found = [name for name in found if name not in taken]
+    if not found:
+        raise InputError("There is no column of numbers left to model; name one with --outputs.")
+    return found
