@@ -14,6 +14,8 @@ from gpbae.inference import Chain, Plan, take
 
 NUM_NOISE_BATCHES = 32
 FINITE_DIFFERENCE = 1e-3
+# A few dozen gradients in a whole run, so compiling fast is worth more than running fast.
+QUICKLY_COMPILED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 class Stiffness(NamedTuple):
@@ -25,7 +27,7 @@ class Stiffness(NamedTuple):
     noise_ratio: Array | None
 
 
-@eqx.filter_jit
+@eqx.filter_jit(compiler_options=QUICKLY_COMPILED)
 def measure(
     model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
     starting: Array,

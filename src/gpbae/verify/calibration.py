@@ -17,7 +17,8 @@ from gpbae.stiffness import measure
 from gpbae.verify.oracle import functionals
 from gpbae.verify.worlds import Numbers, full_batch, small_model
 
-CALIBRATION = run.Budget(160, 31, 32, 300, 0.05, 1.0, "auto")
+# Draws 96 sweeps apart: at 32, latents and lengthscales correlate 0.3, and correlated draws crowd the outermost ranks.
+CALIBRATION = run.Budget(160, 15, 96, 300, 0.05, 1.0, "auto")
 
 
 class Simulated(NamedTuple):
@@ -139,7 +140,7 @@ def _calibrated(model, table, cells, draws) -> dict[str, np.ndarray]:
     }
 
 
-def p_values(ranks: dict[str, np.ndarray], num_ranks: int = 32, num_bins: int = 8) -> Numbers:
+def p_values(ranks: dict[str, np.ndarray], num_ranks: int = CALIBRATION.num_samples + 1, num_bins: int = 8) -> Numbers:
     """χ² test of uniformity of each quantity's ranks."""
     counts = {name: np.bincount(r * num_bins // num_ranks, minlength=num_bins) for name, r in ranks.items()}
     return {name: float(scipy.stats.chisquare(c).pvalue) for name, c in counts.items()}

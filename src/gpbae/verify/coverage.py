@@ -6,14 +6,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from gpbae import run
-from gpbae.verify.calibration import CALIBRATION, Simulated, simulate
+from gpbae.verify.calibration import Simulated, simulate
 from gpbae.verify.worlds import Numbers
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 HIDDEN_SHARE = 0.2
+MANY_DRAWS = run.Budget(160, 31, 32, 300, 0.05, 1.0, "auto")
 
 
-def interval_coverage(num_tables: int = 100, seed: int = 0, budget: run.Budget = CALIBRATION) -> Numbers:
+def interval_coverage(num_tables: int = 100, seed: int = 0, budget: run.Budget = MANY_DRAWS) -> Numbers:
     """Coverage of each level over all hidden cells, and how many standard errors it is off ("errors", the largest).
 
     Cells of one table share its chain and its hyper-parameters, so the error is that of the mean over tables, and at
