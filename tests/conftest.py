@@ -24,6 +24,19 @@ BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.fixture(scope="module", autouse=True)
+def quick_compilation(request):
+    """Most tests run a compiled function a few times: code that runs fast is not worth its compilation, here and in
+    subprocesses. Modules that sample for long say OPTIMISED = True.
+    """
+    quick = not getattr(request.module, "OPTIMISED", False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", str(int(quick)))
+        jax.config.update("jax_disable_most_optimizations", quick)
+        yield
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def forget_compiled_programs():
     """A compiled program holds memory maps, of which a process may have 65 530: beyond, XLA ends in a crash."""
     yield

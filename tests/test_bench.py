@@ -5,6 +5,8 @@ import json
 from gpbae import bench
 from gpbae.networks import MLP, Conv
 
+OPTIMISED = True
+
 TINY = bench.Case("tiny", 12, 3, (4,), 1, 2, 3, None, MLP(()), False, num_steps=2)
 
 

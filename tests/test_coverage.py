@@ -6,6 +6,8 @@ import pytest
 from gpbae import run, verify
 from gpbae.verify import coverage
 
+OPTIMISED = True
+
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():

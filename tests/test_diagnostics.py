@@ -6,6 +6,8 @@ from arviz_stats.base import array_stats
 
 from gpbae import diagnostics
 
+OPTIMISED = True
+
 FACTS = {"temperature": 1.0, "fraction_clamped": 0.0, "num_chains": 4, "dead": ()}
 
 

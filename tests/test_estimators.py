@@ -30,14 +30,6 @@ GROUPS = {"alone": None, "ragged": np.array(["a", "b", "c"])[[0, 1, 0, 2, 0, 1, 
 X = np.linspace(0.0, 1.0, NUM_ROWS)[:, None]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """These tests run each compiled function a few times: code that runs fast is not worth its compilation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def table(event="vector", likelihood="gaussian", missing="complete"):
     """A smooth table with gaps of one kind."""
     rng = np.random.default_rng(3)
@@ -83,6 +75,7 @@ def test_every_model_takes_every_table(name, grouping, likelihood, event, tmp_pa
         check_answers(model, y, groups)
     twin = assert_survives(model, tmp_path / "model")
     np.testing.assert_array_equal(twin.predict(X, groups).mean, model.predict(X, groups).mean)
+    jax.clear_caches()  # all cases in one process would hold more memory maps than it may have
 
 
 def check_answers(model, y, groups):

@@ -9,6 +9,8 @@ import checks
 from gpbae import gp, inference, networks
 from gpbae.batches import FullBatch
 
+OPTIMISED = True
+
 
 def prior_draw(prior, key, batch):
     """Hyper-parameters, values and latents from the prior: log-normal kernels, logistic coordinates of S."""

@@ -29,14 +29,6 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """These tests run each compiled function once or twice: code that runs fast is not worth its compilation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The cheapest fitted model, and the folder it was saved to."""

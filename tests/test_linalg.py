@@ -15,6 +15,8 @@ from threadpoolctl import threadpool_info
 
 from gpbae import linalg, runtime
 
+OPTIMISED = True
+
 RNG = np.random.default_rng(0)
 
 cholesky = jax.jit(linalg.cholesky)

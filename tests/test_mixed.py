@@ -1,6 +1,5 @@
 """A table of numbers, counts, labels, yes and no, with gaps, from fit to filled cells."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,13 +26,6 @@ def make_table():
     full = full.astype({"events": "Int64", "alarm": "boolean"})
     y = full.mask(rng.random(full.shape) < 0.15)
     return pd.DataFrame({"t": t}), y, full
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

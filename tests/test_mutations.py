@@ -9,6 +9,8 @@ from gpbae import autoencoder, batches, inference, likelihoods, linalg, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.priors import deep
 
+OPTIMISED = True
+
 
 def double_n(patch):
     """The energy is scaled by N/B already, and its gradient by N once more."""

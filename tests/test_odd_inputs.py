@@ -1,6 +1,5 @@
 """Whatever is handed to fit is prepared to finite numbers or refused in a sentence, before anything is compiled."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -49,13 +48,6 @@ ODD = {
     "no columns": lambda a: a[:, :0],
 }
 MODELS = {"BAE": BAE, "GPBAE": GPBAE, "SGPBAE": SGPBAE}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.parametrize("num_rows", [1, 7])

@@ -5,6 +5,8 @@ import numpy as np
 import checks
 from gpbae.recognition import recognise, remaining
 
+OPTIMISED = True
+
 TABLE = checks.ragged_table()
 X, Y, MASK, GROUP = (np.nan_to_num(a) for a in (TABLE.x, TABLE.y, TABLE.mask, TABLE.group))
 

@@ -9,6 +9,8 @@ from scipy import stats
 from gpbae import redraw
 from gpbae.likelihoods import Gaussian
 
+OPTIMISED = True
+
 NUM = 4000
 
 

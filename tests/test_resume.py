@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,14 +20,6 @@ from gpbae import BAE, GPBAE, cli, io, load, runfolder, storage
 from gpbae.errors import GpbaeError, InputError, Interrupted
 
 CHEAPEST = "full batch"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiled once per configuration and run a few times: code that runs fast is not worth its compilation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

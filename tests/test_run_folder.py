@@ -30,13 +30,6 @@ from gpbae.likelihoods import Gaussian
 NAME = "full batch"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """Two unfinished runs, with draws, that differ in their seed."""

@@ -11,6 +11,8 @@ import checks
 from gpbae import sghmc
 from gpbae.run import Budget
 
+OPTIMISED = True
+
 FRICTION = 0.05
 
 

@@ -8,6 +8,8 @@ from gpbae.estimators import SGPBAE
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 
+OPTIMISED = True
+
 BATCHINGS = {
     "rows, few steps": dict(batch_size=4, sampler_steps=7, thinning=8),
     "rows, many steps": dict(batch_size=4, sampler_steps=40, thinning=2),

@@ -11,6 +11,8 @@ from gpbae.estimators import GPBAE
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 
+OPTIMISED = True
+
 REGRESSION = [(1, False, False), (1, True, False), (2, False, True), (2, True, True)]
 MORE_REGRESSION = [(1, False, True), (1, True, True), (2, False, False), (2, True, False)]
 

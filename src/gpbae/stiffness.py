@@ -27,8 +27,7 @@ class Stiffness(NamedTuple):
     noise_ratio: Array | None
 
 
-@eqx.filter_jit(compiler_options=QUICKLY_COMPILED)
-def measure(
+def measured(
     model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
     starting: Array,
 ) -> Stiffness:  # fmt: skip
@@ -37,6 +36,9 @@ def measure(
     Of the settings only friction and temperature matter, for gradient noise in units of injected noise.
     """
     return jax.vmap(lambda c: _measure_chain(model, plan, table, static, c, settings, starting))(chains)
+
+
+measure = eqx.filter_jit(measured, compiler_options=QUICKLY_COMPILED)
 
 
 def _measure_chain(model, plan, table, static, chain, settings, starting):

@@ -13,7 +13,7 @@ from gpbae import gp, inference, networks, run, sghmc, start, starting
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.likelihoods import Gaussian
-from gpbae.stiffness import measure
+from gpbae.stiffness import measured
 from gpbae.verify.oracle import functionals
 from gpbae.verify.worlds import Numbers, full_batch, small_model
 
@@ -109,10 +109,10 @@ class Replicates(run.Sampler):
         self._rescale()
 
     def _measure(self, chains, starting=False):
-        def measured(table, chains, settings, starting):
-            return measure(self.model, self.plan, table, self.static, chains, settings, starting)
+        def measure(table, chains, settings, starting):
+            return measured(self.model, self.plan, table, self.static, chains, settings, starting)
 
-        return self._each("measure", measured, (chains,), self._settings(), jnp.asarray(starting))
+        return self._each("measure", measure, (chains,), self._settings(), jnp.asarray(starting))
 
     def _block(self, temperatures, adapting):
         def block(table, chains, step_size, settings, temperatures, adapting):
