@@ -17,11 +17,11 @@ from gpbae.errors import InputError
 from gpbae.inspection import Inspection
 from gpbae.kernels import RBF, AbstractKernel, label_columns
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, seeded
-from gpbae.questions import Questions
+from gpbae.streams import Streams
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class BAE(Building, Questions, Inspection, Contract):
+class BAE(Building, Streams, Inspection, Contract):
     """Bayesian autoencoder with independent N(0, I) latents; x is not needed.
 
     Parameters

@@ -235,8 +235,7 @@ def _of_model(model, x, y, groups, seen, hidden) -> tuple[CellScores, np.ndarray
     """Fit to what is left, fill, and look under the hidden cells; also what kind of thing every cell holds."""
     masked = _masked(y, seen, hidden)
     answer = model.fit(x, masked, groups).impute(x, masked, groups)
-    flat = np.flatnonzero(hidden)
-    samples = answer.samples.reshape(len(answer.samples), -1)[:, flat]
+    samples = answer.samples_of(hidden)
     mean = np.asarray(answer.mean, float).reshape(hidden.shape)
     kinds = np.broadcast_to(answer.kinds, hidden.shape)
     if (kinds == "class").any():

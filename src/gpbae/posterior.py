@@ -136,18 +136,55 @@ def _independent_rows(model: Autoencoder) -> bool:
 
 def _redrawn(key, model, draw, table, z):
     """Each row with the values of its own group."""
+    return redraw.redraw(key, z, *_row_laws(model, draw, table))
+
+
+def _row_laws(model, draw, table):
+    """Mean and variance of every row's latents given a draw, and how they are decoded and observed."""
     N = len(table.y)
     query = Query(table.x[:, None], table.group, jnp.ones(N, bool), jnp.ones((N, 1), bool))
     values = None if draw.values is None else draw.values[table.group]
     law = model.prior.marginals(draw.shared["prior"], values, None, query)
     likelihood = model.observe(draw.shared)
-    variance = jnp.broadcast_to(law.variance[0, :, 0], z.shape)
+    mean = law.mean[0, :, 0]
+    variance = jnp.broadcast_to(law.variance[0, :, 0], mean.shape)
 
     def log_prob(eta):
         y = table.y.astype(eta.dtype)
         return likelihood.log_prob(y, table.mask, likelihood.expose(eta, y, table.mask))
 
-    return redraw.redraw(key, z, law.mean[0, :, 0], variance, lambda z: model.decode(draw.shared, z), log_prob)
+    return mean, variance, lambda z: model.decode(draw.shared, z), log_prob
+
+
+def can_place(model: Autoencoder) -> bool:
+    """Whether `place` knows how: rows are independent given a draw."""
+    return _independent_rows(model)
+
+
+@eqx.filter_jit
+def place(
+    model: Autoencoder, draws: Position, table: Table, encoders: PyTree, key: Key[Array, ""]
+) -> tuple[Float[Array, "c d n C"], Float[Array, "c d n H"]]:
+    """Latents under p(z | y observed, x, draw) and η of rows never seen, given as a table of rows of known groups.
+
+    For many rows: one normal law per row and draw, corrected by Metropolis moves (`redraw.place`), instead of the
+    trajectories of `refine`.  Draws have axes (chain, draw).
+    """
+    seen = model.presented(table)
+
+    def one_chain(item):
+        chain_draws, encoder, k = item
+        key_guess, key_rest = jax.random.split(k)
+        guess = autoencoder.encode(encoder, seen.y, seen.mask, key_guess)
+
+        def one(item):
+            draw, k = item
+            z = redraw.place(k, guess, *_row_laws(model, draw, table))
+            return z, _expose(model, draw.shared, model.decode(draw.shared, z), table)
+
+        return jax.lax.map(one, (chain_draws, _keys(key_rest, chain_draws)))
+
+    return jax.lax.map(one_chain, (draws, encoders, _keys(key, draws)))
 
 
 @eqx.filter_jit

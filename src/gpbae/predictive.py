@@ -22,19 +22,26 @@ class Predictive:
 
     `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).  Columns of classes have
     probabilities instead: their mean, sd and quantiles are NaN, their samples are codes.
+
+    Rows beyond `num_rows` are padding: blocks of one shape are compiled once, and the padding is cut off on the way
+    out.
     """
 
+    filled: Any
+
     def __init__(self, eta: np.ndarray, likelihood: AbstractLikelihood | None, scaler: Scaler, frame: Frame,
-                 index: Any = None, seed: int = 0, features: dict[str, np.ndarray] | None = None):  # fmt: skip
+                 index: Any = None, seed: int = 0, features: dict[str, np.ndarray] | None = None,
+                 num_rows: int | None = None):  # fmt: skip
         self._eta, self._likelihood, self._scaler, self._frame = eta, likelihood, scaler, frame
         self._index, self._seed, self._features = index, seed, features or {}
+        self._num_rows = eta.shape[2] if num_rows is None else num_rows
 
     def __repr__(self) -> str:
-        S, R, T, _ = self._eta.shape
-        return f"<Predictive: {T} rows of shape {self._frame.event_shape}, {S * R} draws>"
+        S, R, _, _ = self._eta.shape
+        return f"<Predictive: {self._num_rows} rows of shape {self._frame.event_shape}, {S * R} draws>"
 
     def _restore(self, values: np.ndarray) -> Any:
-        return self._frame.restore(np.asarray(values, np.float64), self._index)
+        return self._frame.restore(np.asarray(values[: self._num_rows], np.float64), self._index)
 
     @functools.cached_property
     def _num_columns(self) -> int:
@@ -56,7 +63,7 @@ class Predictive:
         """E[y | draw], (S, R, T, P), original units."""
         if self._likelihood is None:
             return np.asarray(self._eta, np.float64)
-        means = np.array(_per_draw(lambda lik, eta: lik.mean(eta), self._likelihood, self._eta), np.float64)
+        means = np.array(_per_draw(_mean, self._likelihood, self._eta), np.float64)
         means = means * self._scaler.scale + self._scaler.location
         means[..., self._are_bent] = self._bent_moments[0]
         return means
@@ -66,7 +73,7 @@ class Predictive:
         """E over draws of the observation variance, (T, P), original units."""
         if self._likelihood is None:
             return np.zeros(self._eta.shape[2:])
-        variance = _per_draw(lambda lik, eta: lik.variance(eta), self._likelihood, self._eta)
+        variance = _per_draw(_observation_variance, self._likelihood, self._eta)
         noise = np.mean(np.asarray(variance, np.float64), axis=(0, 1)) * self._scaler.scale**2
         noise[:, self._are_bent] = self._bent_moments[1]
         return noise
@@ -94,7 +101,7 @@ class Predictive:
     def _noisy(self, stream: int) -> np.ndarray:
         """One draw of y for every draw of η, (S, R, T, P), original units."""
         keys = jax.random.split(jax.random.key(self._seed + 2**21 + stream), self._eta.shape[0])
-        noisy = _per_draw(lambda lik, item: lik.sample(item[1], item[0]), self._likelihood, (self._eta, keys))
+        noisy = _per_draw(_sample, self._likelihood, (self._eta, keys))
         return self._scaler.inverse(np.asarray(noisy, np.float64))
 
     @functools.cached_property
@@ -114,12 +121,19 @@ class Predictive:
     @functools.cached_property
     def samples(self) -> np.ndarray:
         """Draws of y, observation noise included, (draws, rows, ...)."""
+        flat = self._samples[:, : self._num_rows]
+        return flat.reshape(*flat.shape[:2], *self._frame.event_shape)
+
+    @functools.cached_property
+    def _samples(self) -> np.ndarray:
+        """(draws, rows with padding, P)."""
         S, R, T, _ = self._eta.shape
-        if self._likelihood is None:
-            flat = np.asarray(self._eta, np.float64)
-        else:
-            flat = self._noisy(0)
-        return flat.reshape(S * R, T, *self._frame.event_shape)
+        flat = np.asarray(self._eta, np.float64) if self._likelihood is None else self._noisy(0)
+        return flat.reshape(S * R, T, -1)
+
+    def samples_of(self, cells: np.ndarray) -> np.ndarray:
+        """Draws of some cells, given as a mask (rows, P): (draws, cells)."""
+        return self._samples[:, : self._num_rows][:, cells]
 
     @functools.cached_property
     def point(self) -> Any:
@@ -133,12 +147,12 @@ class Predictive:
         best = self._means.mean(axis=(0, 1))
         kinds = self.kinds
         if (kinds == "count").any():
-            draws = self.samples.reshape(len(self.samples), *best.shape)[..., kinds == "count"]
+            draws = self._samples[..., kinds == "count"]
             best[:, kinds == "count"] = np.quantile(draws, 0.5, axis=0, method="inverted_cdf")
         best[:, kinds == "truth"] = best[:, kinds == "truth"] > 0.5
         for column in np.flatnonzero(kinds == "class"):
             best[:, column] = self._probabilities(int(column)).argmax(axis=1)
-        return best
+        return best[: self._num_rows]
 
     def probabilities(self, column: Any) -> Any:
         """Of a column of classes, by name or position: the probability of each class, (rows, classes)."""
@@ -153,7 +167,7 @@ class Predictive:
             raise InputError(
                 f"Column {column!r} holds {self.kinds[place]} numbers, not classes; use mean and quantile."
             )
-        values = self._probabilities(int(place))
+        values = self._probabilities(int(place))[: self._num_rows]
         if names is None:
             return values
         import pandas as pd
@@ -175,17 +189,21 @@ class Predictive:
 
     def quantile(self, q: float) -> Any:
         """Quantile of the predictive distribution, cell by cell; of whole numbers, a whole number."""
-        flat = self.samples.reshape(len(self.samples), -1, self._num_columns)
+        return self._numbers(self._quantiles([q])[0])
+
+    def _quantiles(self, levels: list[float]) -> np.ndarray:
+        """(levels, rows, P)."""
         is_real = self.kinds == "real"
-        values = np.empty(flat.shape[1:])
+        values = np.empty((len(levels), *self._samples.shape[1:]))
         for method, columns in (("linear", is_real), ("inverted_cdf", ~is_real)):
             if columns.any():
-                values[:, columns] = np.quantile(flat[..., columns], q, axis=0, method=method)
-        return self._numbers(values)
+                values[..., columns] = np.quantile(self._samples[..., columns], levels, axis=0, method=method)
+        return values
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Central interval: (lower, upper)."""
-        return self.quantile(0.5 - level / 2), self.quantile(0.5 + level / 2)
+        low, high = self._quantiles([0.5 - level / 2, 0.5 + level / 2])
+        return self._numbers(low), self._numbers(high)
 
     def variance_parts(self) -> dict[str, Any]:
         """The predictive variance by source; the parts add up to sd².
@@ -213,28 +231,47 @@ class Predictive:
         """log of the predictive mixture density of every observed cell, original units; NaN elsewhere."""
         if self._likelihood is None:
             raise ValueError("A predictive over latents has no observation density.")
-        S, R = self._eta.shape[:2]
+        S, R, T, _ = self._eta.shape
+        padding = ((0, T - self._num_rows), (0, 0))
+        y, mask = np.pad(y, padding), np.pad(mask, padding)
         known = np.where(mask, y, self._scaler.inverse(np.zeros((1, self._num_columns))))
         target = self._scaler.forward(known).astype(self._eta.dtype)
-        target, observed = (np.broadcast_to(a, (R, *a.shape)) for a in (target, mask))
-        cells = _per_draw(
-            lambda lik, eta: logsumexp(lik.log_prob(jnp.asarray(target), jnp.asarray(observed), eta), axis=0),
-            self._likelihood,
-            self._eta,
-        )
+        seen = tuple(jnp.asarray(np.broadcast_to(a, (R, *a.shape))) for a in (target, mask))
+        cells = _per_draw(_log_prob, self._likelihood, self._eta, seen)
         log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
-        return np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
+        density = np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
+        return density[: self._num_rows]
 
 
-def _per_draw(function, likelihood, items):
-    """Apply to every draw with its own likelihood; arrays lead with the draw axis."""
+# Named once, so that what is compiled for them is found again.
+
+
+def _mean(likelihood, eta):
+    return likelihood.mean(eta)
+
+
+def _observation_variance(likelihood, eta):
+    return likelihood.variance(eta)
+
+
+def _sample(likelihood, item):
+    eta, key = item
+    return likelihood.sample(key, eta)
+
+
+def _log_prob(likelihood, eta, target, observed):
+    return logsumexp(likelihood.log_prob(target, observed, eta), axis=0)
+
+
+def _per_draw(function, likelihood, items, shared=()):
+    """Apply to every draw with its own likelihood; arrays lead with the draw axis, but for what all draws share."""
+    return _map_draws(function, likelihood, jax.tree.map(jnp.asarray, items), shared)
+
+
+@eqx.filter_jit
+def _map_draws(function, likelihood, items, shared):
     draws, static = eqx.partition(likelihood, eqx.is_array)
-
-    @jax.jit
-    def run(draws, items):
-        return jax.lax.map(lambda pair: function(eqx.combine(pair[0], static), pair[1]), (draws, items))
-
-    return run(draws, jax.tree.map(jnp.asarray, items))
+    return jax.lax.map(lambda pair: function(eqx.combine(pair[0], static), pair[1], *shared), (draws, items))
 
 
 def _explained(values: np.ndarray, features: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

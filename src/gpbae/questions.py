@@ -7,47 +7,78 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import posterior, tables
-from gpbae.autoencoder import Position
+from gpbae import blocks, posterior, tables
+from gpbae.answers import LARGEST_ANSWER, Answers, unarrange
+from gpbae.blocks import Blocks, Given
 from gpbae.errors import InputError
-from gpbae.fitted import Fitted, merge
+from gpbae.fitted import merge
+from gpbae.large import LargePredictive
 from gpbae.predictive import Predictive
 from gpbae.priors import NormalPrior, Query
 from gpbae.recognition import recognise, remaining
 
-LARGEST_ANSWER = 60_000_000
+Answer = Predictive | LargePredictive
 
 
-class Questions(Fitted):
+class Questions(Answers):
     """predict, impute, encode, sample, score and evaluate, then what they share."""
 
-    def predict(self, x: Any = None, groups: Any = None, num_latents: int = 4) -> Predictive:
-        """Predictive distribution of y at new inputs."""
+    def predict(self, x: Any = None, groups: Any = None, num_latents: int = 4, num_draws: int | None = None) -> Answer:
+        """Predictive distribution of y at new inputs; of very many rows, found block by block when it is looked at."""
         self._fitted()
         x_values, rows, slots = self._query(x, groups, None)
-        chosen = self._chosen(num_latents * len(x_values) * self.num_outputs_)
+        if self._is_large(len(x_values), num_latents, num_draws):
+            found, slot = Blocks(self, num_latents, num_draws), by_row(rows, slots, len(x_values))
+            return self._large(lambda k, r: found.predict(k, x_values[r], slot[r]), found, slot, tables.row_index(x))
+        chosen = self._chosen(num_latents * len(x_values) * self.num_outputs_, num_draws)
         draws = self._flat_draws(chosen)
         answer = posterior.predict(self.model_, draws, self.table_, self._make_query(x_values, rows, slots),
                                    self._key("predict"), num_latents)  # fmt: skip
-        latent_mean = _unarrange(np.asarray(answer.latent_mean)[:, None], rows, len(x_values))[:, 0]
+        latent_mean = unarrange(np.asarray(answer.latent_mean)[:, None], rows, len(x_values))[:, 0]
         latent_mean = self._aligned(latent_mean, chosen)
         features = {"hyper": self._hyper_features(draws), "latent_mean": latent_mean}
         return self._predictive(draws, answer.eta, rows, len(x_values), tables.row_index(x), features)
 
-    def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
+    def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Answer:
         """Every cell given the observed cells of its row and the GP; `.filled` is y with its gaps at `.point`."""
         self._fitted()
-        seen, chosen, z, eta = self._refined(x, y, groups, num_draws)
-        answer = self._cells(seen.frame, chosen, z, eta)
-        filled = np.where(seen.mask, seen.values, answer.point_values)
-        answer.filled = seen.frame.decode(filled, seen.frame.index)  # type: ignore[attr-defined]
-        return answer
+        seen, given, rows, slots = self._given(x, y, groups)
+        if self._is_large(len(given.x), 1, num_draws) and self._stand_alone(slots):
+            found = Blocks(self, 1, num_draws)
 
-    def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
+            def answer_to(number: int, r: slice) -> Predictive:
+                part = found.impute(number, Given(*(a[r] for a in given)), seen.frame)
+                return with_filled(part, tables.Observations(seen.values[r], seen.mask[r], seen.frame), None)
+
+            return self._large(answer_to, found, given.slot, seen.frame.index)
+        chosen, z, eta = self._refined(given, rows, slots, num_draws)
+        return with_filled(self._cells(seen.frame, chosen, z, eta), seen, seen.frame.index)
+
+    def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Answer:
         """Latents of rows, seen or not, with or without gaps; draws are turned into one common frame."""
         self._fitted()
-        seen, chosen, z, _ = self._refined(x, y, groups, num_draws)
+        seen, given, rows, slots = self._given(x, y, groups)
+        if self._is_large(len(given.x), 1, num_draws) and self._stand_alone(slots):
+            found = Blocks(self, 1, num_draws)
+            answer_to = lambda k, r: found.encode(k, Given(*(a[r] for a in given)), seen.frame)  # noqa: E731
+            return self._large(answer_to, found, given.slot, seen.frame.index)
+        chosen, z, _ = self._refined(given, rows, slots, num_draws)
         return self._latents(seen.frame, chosen, z)
+
+    # Very many rows.
+
+    def _is_large(self, num_rows: int, num_latents: int, num_draws: int | None) -> bool:
+        """Whether the draws that an answer should have are too many to hold."""
+        draws = min(self.num_chains_ * self._num_draws, blocks.NUM_DRAWS if num_draws is None else num_draws)
+        return num_rows * num_latents * self.num_outputs_ * draws > LARGEST_ANSWER
+
+    def _stand_alone(self, slots: np.ndarray) -> bool:
+        """Whether every row can be answered by itself; rows of a new group are only answered together."""
+        alone = isinstance(self.model_.prior, NormalPrior) or bool((slots >= 0).all())
+        return alone and not self.model_.prior.couples_rows
+
+    def _large(self, answer_to, found: Blocks, slot: np.ndarray, index: Any) -> LargePredictive:
+        return LargePredictive(answer_to, len(slot), found.num_rows, index, type(self).__name__, self.progress)
 
     def recall(self, rows: Any, num_draws: int | None = None) -> tuple[Predictive, Predictive]:
         """Cells and latents of rows of the fitted table, by number, as `impute` and `encode` would give them."""
@@ -65,18 +96,6 @@ class Questions(Fitted):
                                                self._key("redraw"))  # fmt: skip
         frame = self.frame_._replace(index=None)
         return self._cells(frame, chosen, np.asarray(z), np.asarray(eta)), self._latents(frame, chosen, np.asarray(z))
-
-    def _cells(self, frame, chosen, z, eta) -> Predictive:
-        draws = self._flat_draws(chosen)
-        features = {"hyper": self._hyper_features(draws), "latents": self._aligned(z, chosen)}
-        return Predictive(eta[:, None], self._observed_likelihood(draws), self.scaler_, frame, frame.index, self.seed,
-                          features)  # fmt: skip
-
-    def _latents(self, frame, chosen, z) -> Predictive:
-        columns = None if frame.columns is None else [f"latent{i}" for i in range(self.latent_dim_)]
-        unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
-        return Predictive(self._aligned(z, chosen)[:, None], None, unit, tables.Frame((self.latent_dim_,), columns),
-                          frame.index, self.seed)  # fmt: skip
 
     def sample(self, x: Any, num_samples: int = 100, groups: Any = None, noise: bool = True) -> np.ndarray:
         """Joint draws of y along x, (num_samples, rows, ...), with or without observation noise."""
@@ -166,16 +185,18 @@ class Questions(Fitted):
 
     # Latents of given rows.
 
-    def _refined(self, x, y, groups, num_draws):
-        """Latents and η of given rows, (S, T, C) and (S, T, H), with the draws they belong to."""
+    def _given(self, x, y, groups):
+        """Rows as the user gave them and as the model takes them; (G, q) row numbers by group, the fitted groups."""
         seen = self._observations(y)
-        num_rows = len(seen.values)
-        x_values, rows, slots = self._query(x, groups, num_rows)
+        x_values, rows, slots = self._query(x, groups, len(seen.values))
         scaled = np.where(seen.mask, self.scaler_.forward(seen.values), 0.0)
-        chosen = self._chosen(num_rows * self.num_outputs_, num_draws)
+        return seen, Given(x_values, by_row(rows, slots, len(x_values)), scaled, seen.mask), rows, slots
+
+    def _refined(self, given: Given, rows, slots, num_draws):
+        """Latents and η of given rows, (S, T, C) and (S, T, H), with the draws they belong to."""
+        chosen = self._chosen(len(given.x) * self.num_outputs_, num_draws)
         draws = jax.tree.map(lambda a: jnp.asarray(a[:, chosen]), self.draws_)
-        z, eta = self._answer_rows(draws, x_values, scaled, seen.mask, rows, slots)
-        return seen, chosen, z, eta
+        return chosen, *self._answer_rows(draws, given.x, given.y, given.mask, rows, slots)
 
     def _answer_rows(self, draws, x_values, scaled, mask, rows, slots):
         """Rows the model was fitted to take the latents that the chain sampled; the rest is refined."""
@@ -212,7 +233,7 @@ class Questions(Fitted):
 
     @property
     def _refinement_steps(self) -> int:
-        return 5
+        return blocks.REFINEMENT_STEPS
 
     def _parts(self, rows, slots, left):
         """Rows of known groups stand alone given the values; a new group, or an exact GP's, moves as one block."""
@@ -241,51 +262,18 @@ class Questions(Fitted):
         """Of every row its number in the fitted table, −1 where its latents were not sampled."""
         if self.plan_.amortised:
             return np.full(len(x_values), -1)
-        group = np.empty(len(x_values), int)
-        for r, s in zip(rows, slots, strict=True):
-            group[r[r < len(x_values)]] = s
-        return recognise(self.table_, x_values, scaled, mask, group)
-
-    # Draws, and answers from them.
-
-    def _chosen(self, cells_per_draw: int, num_draws: int | None = None) -> np.ndarray:
-        """Draws per chain to use: as many as the answer's size allows, evenly spread."""
-        available = self._num_draws
-        most = max(1, LARGEST_ANSWER // max(1, cells_per_draw * self.num_chains_))
-        wanted = available if num_draws is None else max(1, -(-num_draws // self.num_chains_))
-        count = min(available, most, wanted)
-        return np.unique(np.linspace(available - 1, 0, count).round().astype(int))
-
-    def _aligned(self, z: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Latents (S, T, C) of the chosen draws, turned into one common frame."""
-        return np.einsum("stc,scd->std", z, self.rotations_[:, chosen].reshape(-1, self.latent_dim_, self.latent_dim_))
-
-    def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:
-        """Answers arranged by group, (S, R, G, q, H), back in the order of the rows."""
-        flat = _unarrange(np.asarray(eta), rows, num_rows)
-        frame = self.frame_
-        return Predictive(flat, self._observed_likelihood(draws), self.scaler_, frame, index, self.seed, features)
-
-    def _observed_likelihood(self, draws: Position):
-        return jax.vmap(self.model_.observe)(draws.shared) if jax.tree.leaves(
-            draws.shared["likelihood"]) else self._broadcast_likelihood(draws)  # fmt: skip
-
-    def _broadcast_likelihood(self, draws: Position):
-        S = jax.tree.leaves(draws)[0].shape[0]
-        return jax.tree.map(lambda a: jnp.broadcast_to(a, (S, *a.shape)), self.model_.likelihood)
-
-    def _hyper_features(self, draws: Position) -> np.ndarray:
-        """Sampled kernel hyper-parameters and noise, one row per draw."""
-        hyper = {k: v for k, v in draws.shared["prior"].items() if k in ("kernel", "log_latent_noise")}
-        leaves = jax.tree.leaves((hyper, draws.shared["likelihood"]))
-        S = jax.tree.leaves(draws)[0].shape[0]
-        flat = [np.asarray(a, np.float64).reshape(S, -1) for a in leaves]
-        return np.concatenate(flat, axis=1) if flat else np.zeros((S, 0))
+        return recognise(self.table_, x_values, scaled, mask, by_row(rows, slots, len(x_values)))
 
 
-def _unarrange(blocked: np.ndarray, rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """(S, R, G, q, P) by group back to (S, R, T, P) by row."""
+def by_row(rows: np.ndarray, slots: np.ndarray, num_rows: int) -> np.ndarray:
+    """The fitted group of every row, from that of every group."""
+    out = np.zeros(num_rows, int)
     valid = rows < num_rows
-    out = np.empty((*blocked.shape[:2], num_rows, blocked.shape[-1]), blocked.dtype)
-    out[:, :, rows[valid]] = blocked[:, :, valid]
+    out[rows[valid]] = np.broadcast_to(slots[:, None], rows.shape)[valid]
     return out
+
+
+def with_filled(answer: Predictive, seen: tables.Observations, index: Any) -> Predictive:
+    """With the table whose gaps are at the answer's point."""
+    answer.filled = seen.frame.decode(np.where(seen.mask, seen.values, answer.point_values), index)
+    return answer

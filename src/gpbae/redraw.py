@@ -13,6 +13,8 @@ from jaxtyping import Array, Float, Key
 
 NUM_CLIMBS = 12
 NUM_MOVES = 2
+NUM_CLIMBS_FROM_GUESS = 6
+NUM_MOVES_FROM_MODE = 4
 STEPS = (1.0, 0.3, 0.05, 0.0)
 WIDER = 1.1
 """Standard deviations of the proposal over those of the normal law: tails heavier than its own must be reachable."""
@@ -31,31 +33,66 @@ def redraw(
     log_prob: Callable[[Cells], Cells],
 ) -> Latents:
     """z after moves that leave p(z) ∝ N(z; mean, variance) · p(y | decode(z)) unchanged, row by row."""
+    log_density = _row_density(mean, variance, decode, log_prob)
+    mode, L = _normal_law(mean, mean, variance, decode, log_prob, log_density, NUM_CLIMBS)
+    return _moved(key, z, mode, L, log_density, NUM_MOVES)
 
+
+def place(
+    key: Key[Array, ""],
+    guess: Latents,
+    mean: Latents,
+    variance: Latents,
+    decode: Callable[[Latents], Cells],
+    log_prob: Callable[[Cells], Cells],
+) -> Latents:
+    """Draws near p(z) ∝ N(z; mean, variance) · p(y | decode(z)) for rows that no chain has followed.
+
+    The climb starts from the guess or from the prior mean, whichever is likelier; the first draw is one of the normal
+    law, and moves correct it.
+    """
+    key_first, key_moves = jax.random.split(key)
+    log_density = _row_density(mean, variance, decode, log_prob)
+    begin = jnp.where((log_density(guess) > log_density(mean))[:, None], guess, mean)
+    mode, L = _normal_law(begin, mean, variance, decode, log_prob, log_density, NUM_CLIMBS_FROM_GUESS)
+    first = _proposal(key_first, mode, L)
+    return _moved(key_moves, first, mode, L, log_density, NUM_MOVES_FROM_MODE)
+
+
+def _row_density(mean: Latents, variance: Latents, decode: Callable, log_prob: Callable) -> RowDensity:
     def log_density(z: Latents) -> Float[Array, " N"]:
         cells = log_prob(decode(z)).astype(jnp.float64)
         return jnp.sum(cells, axis=1) - 0.5 * jnp.sum((z - mean) ** 2 / variance, axis=1)
 
-    mode, L = _normal_law(mean, variance, decode, log_prob, log_density)
+    return log_density
+
+
+def _proposal(key: Key[Array, ""], mode: Latents, L: Float[Array, "N C C"]) -> Latents:
+    seed = jax.random.normal(key, mode.shape, mode.dtype)
+    return mode + WIDER * jax.scipy.linalg.solve_triangular(L, seed[..., None], lower=True, trans=1)[..., 0]
+
+
+def _moved(key, z: Latents, mode: Latents, L, log_density: RowDensity, num_moves: int) -> Latents:
+    """Metropolis–Hastings with proposals that do not depend on z."""
 
     def log_proposal(z: Latents) -> Float[Array, " N"]:
         return -0.5 * jnp.sum((jnp.einsum("nca,nc->na", L, z - mode) / WIDER) ** 2, axis=1)
 
     def move(z, k):
         key_proposal, key_accept = jax.random.split(k)
-        seed = jax.random.normal(key_proposal, z.shape, z.dtype)
-        proposal = mode + WIDER * jax.scipy.linalg.solve_triangular(L, seed[..., None], lower=True, trans=1)[..., 0]
+        proposal = _proposal(key_proposal, mode, L)
         gain = log_density(proposal) - log_proposal(proposal) - log_density(z) + log_proposal(z)
         accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < gain
         return jnp.where(accepted[:, None], proposal, z), jnp.mean(accepted)
 
-    return jax.lax.scan(move, z, jax.random.split(key, NUM_MOVES))[0]
+    return jax.lax.scan(move, z, jax.random.split(key, num_moves))[0]
 
 
 def _normal_law(
-    mean: Latents, variance: Latents, decode: Callable, log_prob: Callable, log_density: RowDensity
-) -> tuple[Latents, Float[Array, "N C C"]]:
-    """Mode and Cholesky factor of the precision by Gauss–Newton from the prior mean; it must not know where z is."""
+    begin: Latents, mean: Latents, variance: Latents, decode: Callable, log_prob: Callable, log_density: RowDensity,
+    num_climbs: int,
+) -> tuple[Latents, Float[Array, "N C C"]]:  # fmt: skip
+    """Mode and Cholesky factor of the precision by Gauss–Newton; where it begins must not depend on where z is."""
 
     def curved(z: Latents) -> tuple[Latents, Float[Array, "N C C"]]:
         eta, slopes = _with_slopes(decode, z)
@@ -73,7 +110,7 @@ def _normal_law(
         best = jnp.argmax(jnp.where(jnp.isfinite(heights), heights, -jnp.inf), axis=0)
         return jnp.take_along_axis(candidates, best[None, :, None], axis=0)[0], None
 
-    mode = jax.lax.scan(climb, mean, None, length=NUM_CLIMBS)[0]
+    mode = jax.lax.scan(climb, begin, None, length=num_climbs)[0]
     return mode, jnp.linalg.cholesky(curved(mode)[1])
 
 

@@ -13,13 +13,14 @@ from jaxtyping import Float
 from scipy import stats
 
 from gpbae import checkpoint, progress, tables
+from gpbae.answers import LARGEST_ANSWER
 from gpbae.batches import Table
 from gpbae.building import Building, check_count
 from gpbae.contract import Contract
 from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import AbstractLikelihood
 from gpbae.predictive import Predictive
-from gpbae.questions import LARGEST_ANSWER, Questions
+from gpbae.questions import Questions
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
