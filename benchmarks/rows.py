@@ -31,7 +31,7 @@ def fit(folder):
 
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(0, 10, 300))[:, None]
-    SGPBAE(latent_dim=2, num_inducing=16, num_chains=2, num_warmup=100, num_samples=50, thinning=2,
+    SGPBAE(latent_dim=2, num_inducing=16, num_chains=2, num_warmup=40, num_samples=40, thinning=1,
            progress=False).fit(x, curves(x, rng)).save(folder)  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def measure(folder, question, num_rows):
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--questions", nargs="+", default=["predict", "impute", "encode"])
     parser.add_argument("--out", type=Path)
@@ -76,8 +76,9 @@ def main():
             for num_rows in given.rows:
                 command = [sys.executable, __file__, "--measure", f"{folder}/model", question, str(num_rows)]
                 found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-                print(f"{question} {num_rows}: {found['rows_per_second']:.0f} rows/s, "
-                      f"{found['rows_per_cpu_second']:.0f} rows/cpu s, {found['peak_megabytes']:.0f} MB", flush=True)  # fmt: skip
+                speed, by_cpu = found["rows_per_second"], found["rows_per_cpu_second"]
+                peak = found["peak_megabytes"]
+                print(f"{question} {num_rows}: {speed:.0f} rows/s ({by_cpu:.0f} by CPU), {peak:.0f} MB", flush=True)
                 rows.append({"experiment": question, "model": "SGP-BAE", "seed": 0, "seconds": found.pop("seconds"),
                              "metrics": found})  # fmt: skip
     if given.out:

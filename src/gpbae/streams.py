@@ -44,6 +44,11 @@ class Streams(Questions):
             raise InputError(f"stream answers 'predict', 'impute' or 'encode'; got {question!r}.")
         return Blocks(self, 4 if question == "predict" else 1, num_draws)
 
+    def answers_alone(self, labels: Iterable[str]) -> bool:
+        """Whether rows of these groups can be imputed and encoded one block after the other."""
+        self._fitted()
+        return self._stand_alone(tables.find_labels(np.array(list(labels), object), self.groups_))
+
     def _check_alone(self) -> None:
         if self.model_.prior.couples_rows:
             raise InputError(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from gpbae import __version__, cli
-from gpbae.cli import files, roles
+from gpbae.cli import files, pieces, roles
 from gpbae.errors import GpbaeError, InputError
 
 COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
@@ -252,6 +252,49 @@ def test_encode_writes_latents_row_by_row(table, fitted):
     assert len(done) == 14 and {"time", "id", "latent0", "latent0_sd"} <= set(done.columns)
 
 
+@pytest.fixture
+def in_pieces(monkeypatch):
+    """Fourteen rows are many, and four are a block."""
+    monkeypatch.setattr(pieces, "ROWS_IN_MEMORY", 5)
+    monkeypatch.setattr("gpbae.blocks.MOST_ROWS", 4)
+
+
+def test_long_tables_are_answered_in_pieces(table, fitted, in_pieces, monkeypatch):
+    monkeypatch.setattr(files, "read", None)  # nobody may read the whole
+    assert run("impute", fitted, table / "data.csv", "-o", table / "long.csv", "--interval", "0.9", "-q") == 0
+    before, after = (pd.read_csv(table / name, dtype=str, keep_default_na=False) for name in ("data.csv", "long.csv"))
+    gaps = before.isin(["", "-200"])
+    assert (after[before.columns] == before)[~gaps].fillna(True).all(axis=None)
+    assert np.isfinite(after[["a", "b"]].astype(float)).all(axis=None)
+    assert run("predict", fitted, table / "data.csv", "-o", table / "long.parquet", "--from", "2004-03-28", "-q") == 0
+    predicted = pd.read_parquet(table / "long.parquet")
+    assert 0 < len(predicted) < 14 and list(predicted.columns) == ["time", "id", "a", "b"]
+    assert not list(table.glob(".*.unfinished"))
+
+
+def test_what_a_file_cannot_hold_is_not_left_half_written(table, fitted, in_pieces, capsys):
+    assert run("encode", fitted, table / "data.csv", "-o", table / "long.npy", "-q") == 1
+    assert "can hold numbers only" in capsys.readouterr().err
+    assert not list(table.glob("*long.npy*"))
+
+
+def test_rows_of_new_groups_are_answered_together(table, fitted, in_pieces, capsys):
+    (table / "strangers.csv").write_text((table / "data.csv").read_text().replace("\n001", "\nnew"))
+    assert run("impute", fitted, table / "strangers.csv", "-o", table / "strange.csv", "-q") == 0
+    assert "The whole table is read" in capsys.readouterr().err
+
+
+def test_arrays_grow_and_are_read_in_pieces(tmp_path):
+    y = np.arange(14.0).reshape(7, 2)
+    with pieces.Writer(tmp_path / "y.npy", tmp_path / "none.csv", ()) as writer:
+        for start in (0, 3, 6):
+            writer.write(pd.DataFrame(y[start : start + 3]))
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), y)
+    assert pieces.num_rows(tmp_path / "y.npy") == 7
+    whole = pd.concat(list(pieces.read(tmp_path / "y.npy", 3)), ignore_index=True)
+    assert whole.equals(files.read(tmp_path / "y.npy")) and list(whole.columns) == ["y[0]", "y[1]"]
+
+
 def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert run("diagnose", fitted) == 0
@@ -334,7 +377,7 @@ WRONG = {
     "no run to resume": (["resume", "{here}"], 1, "must be a folder of fit"),
     "run is a file": (["impute", "{here}/good.csv", "{here}/good.csv", "-o", "{here}/o.csv"], 2, "good.csv"),
     "output exists": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/done.csv"], 1, "pass --force"),
-    "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv or .parquet"),
+    "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv, .parquet or .npy"),
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
                      "--interval"),
@@ -387,7 +430,11 @@ def test_unreadable_tables_are_refused_in_one_sentence(name, content, tmp_path):
 def test_parquet_goes_in_and_out(tmp_path):
     pytest.importorskip("pyarrow")
     table = pd.DataFrame({"x": [1, 2], "y": [np.nan, 3.0]})
-    files.write(table, tmp_path / "t.parquet")
+    table.to_parquet(tmp_path / "s.parquet")
+    with pieces.Writer(tmp_path / "t.parquet", tmp_path / "s.parquet", ("y",)) as writer:
+        writer.write(table[:1])
+        writer.write(table[1:])
     read = files.read(tmp_path / "t.parquet")
+    assert read.equals(table) and [len(piece) for piece in pieces.read(tmp_path / "t.parquet", 1)] == [1, 1]
     filled = roles.fill(read, pd.DataFrame({"y": [7.0, 3.0]}), roles.Columns((), ("y",)))
     assert list(filled["y"]) == [7.0, 3.0] and list(filled["x"]) == [1, 2]

@@ -6,6 +6,7 @@
     runs scores                                           a run's folder; hidden cells scored
     arguments expressions                                 a model's arguments as text
     reading roles dates parsing files                     a user's table: which column is what, how its cells are read
+    long pieces                                           tables too long to hold
 
 Nothing heavy is imported before a command needs it, so that `--help` answers at once.
 """

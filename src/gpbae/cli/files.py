@@ -1,18 +1,33 @@
-"""Tables in files: CSV, Parquet and .npz in, CSV and Parquet out; a cell that was there is written back as it was."""
+"""Tables in files: CSV, Parquet, .npz and .npy; CSV cells stay text, so that they are written back as they were."""
 
+import contextlib
 import csv
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpbae import storage
-from gpbae.errors import GpbaeError, InputError
+from gpbae.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What readers say of a bad file, in one sentence."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, OSError, ImportError, zipfile.BadZipFile) as error:  # pandas' parser errors are ValueErrors
+        raise InputError(
+            f"Could not read {path} as a {path.suffix[1:]} table: {str(error).strip().rstrip('.')}."
+        ) from error
 
 
 def read(path: Path) -> "pandas.DataFrame":
@@ -23,19 +38,19 @@ def read(path: Path) -> "pandas.DataFrame":
         ".csv": lambda: _csv(path),
         ".parquet": lambda: pd.read_parquet(path),
         ".npz": lambda: _arrays(path),
+        ".npy": lambda: as_columns({"y": np.load(path, allow_pickle=False)}),
     }
     if path.suffix.lower() not in readers:
-        raise InputError(f"Expected a .csv, .parquet or .npz file; got {path.name}. Convert it first.")
-    try:
+        raise InputError(f"Expected a .csv, .parquet, .npz or .npy file; got {path.name}. Convert it first.")
+    with reading(path):
         table = readers[path.suffix.lower()]()
-    except InputError:
-        raise
-    except (ValueError, OSError, ImportError, zipfile.BadZipFile) as error:  # pandas' parser errors are ValueErrors
-        raise InputError(
-            f"Could not read {path} as a {path.suffix[1:]} table: {str(error).strip().rstrip('.')}."
-        ) from error
     if not len(table):
         raise InputError(f"{path} must have at least one row below its header; got none.")
+    return checked(table, path)
+
+
+def checked(table: "pandas.DataFrame", path: Path) -> "pandas.DataFrame":
+    """With distinct names, rows numbered from 0."""
     table.columns = [str(name) for name in table.columns]
     if repeated := sorted({name for name in table.columns if list(table.columns).count(name) > 1}):
         raise InputError(f"{path} must have distinct column names; got {', '.join(repeated)} twice. Rename one.")
@@ -43,7 +58,14 @@ def read(path: Path) -> "pandas.DataFrame":
 
 
 def _csv(path: Path) -> "pandas.DataFrame":
-    """Columns parted by commas, semicolons or tabs, whichever the header has most of; equal names stay equal."""
+    import pandas as pd
+
+    return pd.concat(list(csv_pieces(path, None)))
+
+
+def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
+    """Columns parted by commas, semicolons or tabs, whichever the header has most of; equal names stay equal.  So many
+    rows at a time, or all."""
     import pandas as pd
 
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -56,23 +78,29 @@ def _csv(path: Path) -> "pandas.DataFrame":
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header would be dropped
         try:
-            table = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
-                                skiprows=1, names=range(len(names)), index_col=False)  # fmt: skip
+            source: Any = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
+                                 skiprows=1, names=range(len(names)), index_col=False, chunksize=rows)  # fmt: skip
+            with contextlib.nullcontext([source]) if rows is None else source as tables:
+                for table in tables:
+                    table.columns = names
+                    yield table
         except pd.errors.ParserWarning:
             raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
-    table.columns = names
-    return table
 
 
 def _arrays(path: Path) -> "pandas.DataFrame":
-    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ..."""
-    import pandas as pd
-
     with np.load(path, allow_pickle=False) as arrays:
         named = {name: np.atleast_1d(arrays[name]) for name in arrays.files}
     if len({len(values) for values in named.values()}) != 1:
         shapes = ", ".join(f"{name} {values.shape}" for name, values in named.items()) or "none"
         raise InputError(f"{path} must hold arrays with one row per observation; got {shapes}.")
+    return as_columns(named)
+
+
+def as_columns(named: dict[str, np.ndarray]) -> "pandas.DataFrame":
+    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ..."""
+    import pandas as pd
+
     columns = {}
     for name, values in named.items():
         flat = values.reshape(len(values), -1)
@@ -82,19 +110,8 @@ def _arrays(path: Path) -> "pandas.DataFrame":
 
 def check_output(path: Path, force: bool = False) -> None:
     """Refuse an output before the work is done, not after."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError(f"Expected an output that ends in .csv or .parquet; got {path.name}.")
+    if path.suffix.lower() not in (".csv", ".parquet", ".npy"):
+        raise InputError(f"Expected an output that ends in .csv, .parquet or .npy; got {path.name}.")
     if path.exists() and not force:
         raise InputError(f"{path} exists already; pass --force to replace it, or name another file.")
     storage.make_folder(path.parent)
-
-
-def write(table: "pandas.DataFrame", path: Path) -> None:
-    """CSV or Parquet by the name's end."""
-    try:
-        if path.suffix.lower() == ".csv":
-            table.to_csv(path, index=False)
-        else:
-            table.to_parquet(path, index=False)
-    except (OSError, ImportError) as error:
-        raise GpbaeError(f"Could not write {path}: {error}.") from error

@@ -38,6 +38,13 @@ class Table:
 
         return roles.outputs(self.rows, self.columns)
 
+    @property
+    def places(self) -> Any:
+        """Where to predict: a model without inputs knows rows by their number."""
+        import numpy as np
+
+        return np.zeros((len(self.rows), 1)) if self.x is None else self.x
+
 
 def names(text: str) -> list[str]:
     """What stands between commas."""
@@ -62,6 +69,15 @@ def read_again(path: Path, columns: Any, first: str | None, last: str | None) ->
     rows = files.read(path)
     if first is not None or last is not None:
         rows = rows[roles.within(rows, columns, first, last)].reset_index(drop=True)
+    return _table(rows, columns)
+
+
+def stretch_again(rows: Any, columns: Any, first: str | None, last: str | None) -> Table:
+    """A piece of another table, which may have no row of those that are meant."""
+    from gpbae.cli import roles
+
+    if first is not None or last is not None:
+        rows = rows[roles.are_within(rows, columns, first, last)].reset_index(drop=True)
     return _table(rows, columns)
 
 

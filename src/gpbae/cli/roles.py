@@ -174,13 +174,18 @@ def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
 
 
 def within(table: "pandas.DataFrame", roles: Columns, first: str | None, last: str | None) -> np.ndarray:
-    """Rows whose first input lies in [first, last); both are dates where the input is one."""
-    values = _input(table, roles, roles.inputs[0])
-    low, high = (_bound(roles, text, end) for text, end in ((first, -np.inf), (last, np.inf)))
-    rows = (values >= low) & (values < high)
+    """Rows whose first input lies in [first, last), at least one."""
+    rows = are_within(table, roles, first, last)
     if not rows.any():
         raise InputError(f"No row of {roles.inputs[0]!r} lies from {first or 'the start'} to {last or 'the end'}.")
     return rows
+
+
+def are_within(table: "pandas.DataFrame", roles: Columns, first: str | None, last: str | None) -> np.ndarray:
+    """Whether each row's first input lies in [first, last); both are dates where the input is one."""
+    values = _input(table, roles, roles.inputs[0])
+    low, high = (_bound(roles, text, end) for text, end in ((first, -np.inf), (last, np.inf)))
+    return (values >= low) & (values < high)
 
 
 def _bound(roles: Columns, text: str | None, otherwise: float) -> float:

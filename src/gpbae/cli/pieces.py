@@ -1,0 +1,147 @@
+"""Long tables in pieces: read so many rows at a time, write as they come, and never hold the whole."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpbae.cli import files
+from gpbae.errors import GpbaeError, InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+ROWS_IN_MEMORY = 20_000
+"""Tables of up to so many rows are read whole."""
+
+
+def is_long(path: Path) -> bool:
+    """Whether a table has more rows than are read whole."""
+    return path.suffix.lower() in (".csv", ".parquet", ".npy") and num_rows(path) > ROWS_IN_MEMORY
+
+
+def num_rows(path: Path) -> int:
+    """Rows of a table, lines of a .csv but for the header, without reading its cells."""
+    with files.reading(path):
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_metadata(path).num_rows
+        if path.suffix.lower() == ".npy":
+            return len(np.load(path, mmap_mode="r", allow_pickle=False))
+        with path.open("rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b"")) - 1
+
+
+def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
+    """The table of `files.read`, so many rows at a time."""
+    sources: dict[str, Callable[[Path, int], Iterator[pandas.DataFrame]]] = {
+        ".csv": files.csv_pieces, ".parquet": _parquet, ".npy": _array,
+    }  # fmt: skip
+    with files.reading(path):
+        for piece in sources[path.suffix.lower()](path, rows):
+            yield files.checked(piece, path)
+
+
+def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows):
+            yield batch.to_pandas(integer_object_nulls=True)
+
+
+def _array(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    for start in range(0, len(array), rows):
+        yield files.as_columns({"y": np.array(array[start : start + rows])})
+
+
+# Writing.
+
+
+class Writer:
+    """A file that grows piece by piece and takes its name when it is whole.
+
+    Columns that are not `answered` have the types of the source."""
+
+    def __init__(self, path: Path, source: Path, answered: tuple[str, ...]):
+        self.path, self.source, self.answered = path, source, answered
+        self.unfinished = path.with_name(f".{path.name}.unfinished")
+        self.add = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[path.suffix.lower()]
+        self.file: Any = None
+        self.schema: Any = None
+        self.shape = (0, 0)
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if self.file is not None:
+                self.file.close()
+                if kind is None:
+                    self._finish_npy()
+                    self.unfinished.replace(self.path)
+        finally:
+            self.unfinished.unlink(missing_ok=True)
+
+    def write(self, table: "pandas.DataFrame") -> None:
+        """The next rows."""
+        try:
+            self.add(table)
+        except (OSError, ImportError) as error:
+            raise GpbaeError(f"Could not write {self.path}: {error}.") from error
+
+    def _csv(self, table: "pandas.DataFrame") -> None:
+        header = self.file is None
+        self.file = self.file or self.unfinished.open("w", encoding="utf-8", newline="")
+        table.to_csv(self.file, index=False, header=header)
+
+    def _parquet(self, table: "pandas.DataFrame") -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        if self.file is None:
+            self.schema = self._like_source(pyarrow.Schema.from_pandas(table, preserve_index=False))
+            self.file = parquet.ParquetWriter(self.unfinished, self.schema)
+        self.file.write_table(pyarrow.Table.from_pandas(table, self.schema, preserve_index=False))
+
+    def _like_source(self, schema: Any) -> Any:
+        """Columns that are carried along have the types they came in, however the first rows look."""
+        if self.source.suffix.lower() != ".parquet":
+            return schema
+        from pyarrow import parquet
+
+        known = parquet.read_schema(self.source)
+        for i, field in enumerate(schema):
+            if field.name in known.names and field.name not in self.answered:
+                schema = schema.set(i, known.field(field.name))
+        return schema
+
+    def _npy(self, table: "pandas.DataFrame") -> None:
+        import pandas as pd
+
+        try:
+            cells = np.stack([pd.to_numeric(table[name]).to_numpy(float, na_value=np.nan) for name in table], axis=1)
+        except (ValueError, TypeError):
+            raise InputError(
+                f"{self.path.name} can hold numbers only, and a column holds text; name a .parquet file."
+            ) from None
+        if self.file is None:
+            self.file = self.unfinished.open("wb")
+            self.shape = (0, cells.shape[1])
+            _header(self.file, self.shape)
+        self.file.write(np.ascontiguousarray(cells).tobytes())
+        self.shape = (self.shape[0] + len(cells), self.shape[1])
+
+    def _finish_npy(self) -> None:
+        """The header leaves room for the number of rows, which is known only now."""
+        if self.path.suffix.lower() == ".npy":
+            with self.unfinished.open("r+b") as file:
+                _header(file, self.shape)
+
+
+def _header(file: IO[bytes], shape: tuple[int, int]) -> None:
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
