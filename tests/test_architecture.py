@@ -26,6 +26,7 @@ LAYERS = (
     "io overview",
     "settings plots",
     "runfolder report",
+    "merging",
     "experiments verify bench",
     "cli",
     "__main__",

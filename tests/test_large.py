@@ -95,11 +95,14 @@ def test_fitted_rows_are_recalled_among_new_ones(model, small_blocks, monkeypatc
     check_agreement(large, model.impute(x[order], frame(y[order])))
 
 
+@pytest.mark.slow
 def test_rows_of_groups_bring_their_own_values(grouped, small_blocks, monkeypatch):
     labels = np.where(np.arange(23) % 3, "even", "odd")
     large, filled = grouped.predict(NEW_X, labels), grouped.impute(NEW_X, frame(NEW_Y), labels)
     with_new = grouped.impute(NEW_X, frame(NEW_Y), np.full(23, "neither"))
     assert not isinstance(with_new, LargePredictive)  # rows of a new group are answered together
+    with pytest.raises(InputError, match="'neither'"):
+        list(grouped.stream("impute", [(NEW_X, frame(NEW_Y), np.full(23, "neither"))]))
     monkeypatch.undo()
     for big, whole in ((large, grouped.predict(NEW_X, labels)), (filled, grouped.impute(NEW_X, frame(NEW_Y), labels))):
         z, _ = standard_errors(big, whole, 20)
@@ -123,11 +126,11 @@ def test_a_block_has_the_same_answer_whoever_asks(model, small_blocks):
     np.testing.assert_array_equal(pd.concat([p.mean for p in pieces]), large.mean)
 
 
-def test_what_cannot_be_held_is_refused_in_a_sentence(model, grouped, small_blocks):
+def test_what_cannot_be_held_is_refused_in_a_sentence(model, small_blocks):
     with pytest.raises(InputError, match="go through them with blocks"):
         _ = model.predict(NEW_X).samples
-    with pytest.raises(InputError, match="'neither'"):
-        list(grouped.stream("impute", [(NEW_X, frame(NEW_Y), np.full(23, "neither"))]))
+    with pytest.raises(InputError, match="'score'"):
+        model.rows_per_block("score")
 
 
 def test_progress_counts_rows(model, small_blocks):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from gpbae import __version__, cli
-from gpbae.cli import files, pieces, roles
+from gpbae.cli import files, long, pieces, roles, runs
 from gpbae.errors import GpbaeError, InputError
 
 COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
@@ -279,8 +279,12 @@ def test_what_a_file_cannot_hold_is_not_left_half_written(table, fitted, in_piec
 
 
 def test_rows_of_new_groups_are_answered_together(table, fitted, in_pieces, capsys):
-    (table / "strangers.csv").write_text((table / "data.csv").read_text().replace("\n001", "\nnew"))
-    assert run("impute", fitted, table / "strangers.csv", "-o", table / "strange.csv", "-q") == 0
+    strangers, (model, columns) = table / "strangers.csv", runs.load(fitted)
+    strangers.write_text((table / "data.csv").read_text().replace("\n001", "\nnew"))
+    for data, expected in ((table / "data.csv", True), (strangers, False)):
+        where = long.Where(fitted, data, table / "o.csv", None, None, False, True)
+        assert long.is_for(model, "impute", where, columns) == expected
+        assert long.is_for(model, "predict", where, columns)
     assert "The whole table is read" in capsys.readouterr().err
 
 

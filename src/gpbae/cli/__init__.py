@@ -1,7 +1,7 @@
 """The `gpbae` command: what a user types, the table they give, and what is printed.
 
     app                                                   the entry point: commands and exit codes
-    demo fit answers findings reproduce machine datasets  the commands
+    demo fit answers findings merging reproduce machine datasets  the commands
     options terminal                                      what a user types, and what is printed
     runs scores                                           a run's folder; hidden cells scored
     arguments expressions                                 a model's arguments as text

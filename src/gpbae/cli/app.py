@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gpbae.cli import answers, datasets, demo, findings, fit, machine, reproduce
+from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce
 from gpbae.errors import GpbaeError
 
 FAILED = 1
@@ -20,7 +20,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: gpbae demo",
 )
-for commands in (demo, fit, answers, findings, reproduce, machine):
+for commands in (demo, fit, answers, findings, merging, reproduce, machine):
     app.add_typer(commands.app)
 app.add_typer(datasets.app, name="data")
 

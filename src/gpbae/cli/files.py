@@ -78,9 +78,10 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header would be dropped
         try:
-            source: Any = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
+            source = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
                                  skiprows=1, names=range(len(names)), index_col=False, chunksize=rows)  # fmt: skip
-            with contextlib.nullcontext([source]) if rows is None else source as tables:
+            whole: Any = source
+            with contextlib.nullcontext([source]) if rows is None else whole as tables:
                 for table in tables:
                     table.columns = names
                     yield table
