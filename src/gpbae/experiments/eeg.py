@@ -21,7 +21,7 @@ MODELS = {
     "bae": {"estimator": "BAE", "title": "BAE", **EVERY},
 }
 BUDGETS = {
-    "full": {"num_chains": 2, "num_warmup": 400, "num_samples": 100, "thinning": 10},
+    "full": {"num_chains": 4, "num_warmup": 150, "num_samples": 50, "thinning": 6},
     "quick": {"num_chains": 2, "num_warmup": 80, "num_samples": 40, "thinning": 2},
     "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 5, "encoder_steps": 2,
               "num_map_steps": 40, "every": 4},
