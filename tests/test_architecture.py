@@ -23,6 +23,7 @@ LAYERS = (
     "streams",
     "estimators",
     "baselines",
+    "values",
     "io overview",
     "settings plots",
     "runfolder report",

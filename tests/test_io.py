@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, io, load
+from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, io, load, storage, values
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
 from gpbae.likelihoods import Gaussian
@@ -73,9 +73,9 @@ def test_frames_and_group_labels_survive(tmp_path):
 
 def test_kernels_with_labels_are_written_by_name():
     kernel = Embed(RBF(lengthscale=(0.3, 1.0, 2.0)).on(0, 1) * 2.0, column=1, num_labels=3, dim=2)
-    writer = io.Writer("kernel")
+    writer = values.Writer("kernel")
     node = json.loads(json.dumps(writer.write(kernel)))
-    twin = io.Reader(writer.arrays, {}).read(node)
+    twin = values.Reader(writer.arrays, {}).read(node)
     assert repr(twin) == repr(kernel)
     assert jax.tree.structure(twin) == jax.tree.structure(kernel)
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_saved_is_said_before_anything_is_written(saved, tmp_path
     with pytest.raises(GpbaeError, match="not fitted"):
         BAE().save(tmp_path / "model")
     with pytest.raises(InputError, match="kernel of type Own cannot be saved"):
-        io.Writer("kernel").write(Own(eqx.nn.Linear(1, 1, key=jax.random.key(0))))
+        values.Writer("kernel").write(Own(eqx.nn.Linear(1, 1, key=jax.random.key(0))))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("…")
     with pytest.raises(InputError, match="something other than a saved model"):
@@ -165,9 +165,22 @@ def test_links_out_of_the_folder_are_refused(saved, copy):
 
 
 def rewrite(folder, change):
+    """A manifest that says something else and has the right checksum all the same."""
     manifest = json.loads((folder / io.MANIFEST).read_text())
+    del manifest["checksum"]
     change(manifest)
-    (folder / io.MANIFEST).write_text(json.dumps(manifest))
+    (folder / io.MANIFEST).write_bytes(storage.seal(manifest))
+
+
+def test_a_manifest_without_checksum_is_of_the_first_version(saved, copy):
+    rewrite(copy, lambda m: m.update(version=1))
+    manifest = json.loads((copy / io.MANIFEST).read_text())
+    del manifest["checksum"]
+    (copy / io.MANIFEST).write_text(json.dumps(manifest))
+    np.testing.assert_array_equal(load(copy).predict(X).mean, saved[0].predict(X).mean)
+    (copy / io.MANIFEST).write_text(json.dumps(manifest | {"version": 2}))
+    with pytest.raises(InputError, match="has another checksum than it says"):
+        load(copy)
 
 
 def replace_type(manifest):
@@ -206,6 +219,20 @@ def test_a_manifest_that_asks_for_anything_else_is_refused(copy, what):
     with pytest.raises(InputError, match=sentence) as caught:
         load(copy)
     assert io.MANIFEST in str(caught.value)
+
+
+BLOATED = {
+    "entries": b"[" + b"{}," * (storage.MOST_ENTRIES + 1) + b"{}]",
+    "a number without end": b'{"a": ' + b"9" * 10_000 + b"}",
+    "nested": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", BLOATED)
+def test_a_manifest_that_would_fill_the_memory_is_not_parsed(copy, what):
+    (copy / io.MANIFEST).write_bytes(BLOATED[what])
+    with pytest.raises(InputError, match=io.MANIFEST):
+        load(copy)
 
 
 def test_pickles_and_other_files_are_refused(copy, tmp_path):

@@ -1,9 +1,13 @@
 """Whatever is handed to fit is prepared to finite numbers or refused in a sentence, before anything is compiled."""
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 
+import odd
 from gpbae import BAE, GPBAE, SGPBAE
 from gpbae.errors import InputError
 
@@ -64,3 +68,25 @@ def test_odd_inputs_are_prepared_or_refused(name, num_rows):
                     continue
                 table, latents = prepared[2], prepared[5]
                 assert all(np.isfinite(np.asarray(a)).all() for a in (table.x, table.y, latents)), what
+
+
+@pytest.mark.parametrize(
+    ("count", "worlds"), [(40, odd.WORLDS[:1]), pytest.param(2000, odd.WORLDS, marks=pytest.mark.slow)]
+)
+def test_generated_tables_are_answered_or_refused(count, worlds):
+    """Through fit and one of predict, impute, encode, evaluate and score: finite numbers or a sentence, no traceback
+    from inside, no hang."""
+    counts, bad = Counter(), []
+
+    @settings(max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(odd.cases(worlds))
+    def run(case):
+        if not odd.is_good(found := odd.tried(case, counts)):
+            bad.append((found, case))
+
+    run()
+    print(*(f"{number:5d} {what}" for what, number in counts.most_common()), sep="\n")
+    assert not bad, f"{len(bad)} of {count}, first {bad[0]}"
+    assert counts.total() >= count
+    assert {f"answered by {question}" for question in odd.QUESTIONS} <= set(counts)

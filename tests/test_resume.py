@@ -243,6 +243,39 @@ def test_a_full_disk_is_a_sentence_and_the_last_checkpoint_is_intact(stride, tmp
         runs.assert_same_draws(runs.fit(CHEAPEST, folder, **options), whole)
 
 
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of half a megabyte in memory."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={DISK}k", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(words, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+DISK = 512
+
+
+def test_a_disk_that_is_really_full_is_a_sentence_and_can_be_resumed(small_disk, uninterrupted, every_block):
+    """From no room at all to enough, a page at a time at first: where it ends, it goes on when there is room."""
+    whole, refused = uninterrupted(CHEAPEST), 0
+    for room in (0, 4, 8, 12, 16, 20, 24, 32, 40, 52, 64, 96, DISK):
+        folder, filler = small_disk / "run", small_disk / "filler"
+        filler.write_bytes(bytes(1024 * (DISK - room)))
+        try:
+            runs.fit(CHEAPEST, folder)
+        except GpbaeError as error:
+            assert "No space left on device" in str(error) and str(folder) in str(error)
+            refused += 1
+        filler.unlink()
+        runs.assert_same_draws(runs.fit(CHEAPEST, folder), whole)
+        assert not list(folder.rglob("*.tmp"))
+        shutil.rmtree(folder)
+    assert 6 <= refused <= 12, refused
+
+
 SCRIPT = """
 import sys
 sys.path[:0] = {paths!r}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import random
 import re
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 import tomllib
-import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import hostile
 import runs
-from gpbae import BAE, GPBAE, SGPBAE, health, load, runfolder, settings, sghmc, storage, watch
+from gpbae import BAE, GPBAE, SGPBAE, health, io, load, runfolder, settings, sghmc, storage, watch
 from gpbae.autoencoder import Position
 from gpbae.errors import GpbaeError, InputError
 from gpbae.inference import Chain, Refresh, Report
@@ -118,36 +117,63 @@ def test_the_manifest_of_another_run_is_refused(stopped, copy):
 
 @pytest.mark.parametrize("name", FILES)
 def test_planted_files_are_refused_by_name(name, copy, tmp_path):
-    """A pickle, a zip bomb, a link out of the folder, a folder, a file of 10 GB that is all holes; nothing is executed
-    and the large one is not read."""
-
-    class Bomb:
-        def __reduce__(self):
-            return os.system, (f"touch {tmp_path / 'executed'}",)
-
-    file = copy / name
-    content = file.read_bytes()
-    file.write_bytes(pickle.dumps(Bomb()) + b"\0" * len(content))
-    refused(copy, name)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as bomb:
-        bomb.writestr("zeros", bytes(10**7))
-    refused(copy, name)
-    file.unlink()
-    (tmp_path / "outside").write_bytes(content)
-    file.symlink_to(tmp_path / "outside")
-    assert "points out of the folder" in refused(copy, name)
-    file.unlink()
-    file.mkdir()
-    refused(copy, name)
-    file.rmdir()
-    if name == runfolder.METRICS:
-        return  # a log may be longer than the manifest knows; only what it knows is read
-    with open(file, "wb") as sparse:
-        sparse.truncate(10 * 2**30)
+    """Nothing is executed, and what is large is not read."""
     started = time.monotonic()
-    assert "must have at most" in refused(copy, name)
-    assert time.monotonic() - started < 5
+    for what in hostile.plants(copy / name, tmp_path):
+        sentence = refused(copy, name)
+        assert what != "link" or "points out of the folder" in sentence
+    assert time.monotonic() - started < 10
     assert not (tmp_path / "executed").exists()
+
+
+# A finished run: the model inside.
+
+INSIDE = [f"{runfolder.MODEL}/{name}" for name in io.FILES]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folders = [tmp_path_factory.mktemp("finished") / "run" for _ in range(2)]
+    for seed, folder in enumerate(folders):
+        runs.fit(NAME, folder, seed=seed)
+    return folders
+
+
+def not_loaded(folder, name):
+    with pytest.raises(InputError, match=re.escape(str(folder / name))):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_model_inside_a_run_is_not_believed_blindly(name, finished, tmp_path):
+    """Cut at 20 places, 200 bits flipped, taken from another run, and what may be planted."""
+    folder, rng = shutil.copytree(finished[0], tmp_path / "run"), random.Random(0)
+    content = (folder / name).read_bytes()
+    for cut in range(20):
+        (folder / name).write_bytes(content[: len(content) * cut // 20])
+        not_loaded(folder, name)
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        (folder / name).write_bytes(changed)
+        not_loaded(folder, name)
+    (folder / name).write_bytes((finished[1] / name).read_bytes())
+    not_loaded(folder, name)
+    (folder / name).write_bytes(content)
+    for _ in hostile.plants(folder / name, tmp_path):
+        not_loaded(folder, name)
+    load(folder)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_planted_files_take_no_more_than_twice_the_memory(finished, tmp_path):
+    """Every file of a finished run, in a process of its own that resumes and loads it."""
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    found = subprocess.run([sys.executable, hostile.__file__, folder], stdout=subprocess.PIPE, check=True)
+    found = json.loads(found.stdout)
+    print(found)
+    assert found["tried"] == found["refused"] == 5 * found["files"] and not found["executed"]
+    assert found["all"] <= 2 * found["honest"]
 
 
 def test_a_long_log_is_cut_without_being_read(copy):

@@ -6,6 +6,7 @@ preconditioner and step size are learned, then sampling with both frozen.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -282,6 +283,14 @@ def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float
     return batch, model.prior.latents(part.position.shared["prior"], part.position.local, batch)
 
 
+def over_chains(one_chain: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """The same for every chain, so that none depends on how many there are: one after another on a processor, where
+    XLA would drop a batch axis of length one and then round differently; side by side on an accelerator."""
+    if jax.default_backend() != "cpu":
+        return jax.vmap(one_chain)
+    return lambda *arguments: jax.lax.map(lambda items: one_chain(*items), arguments)
+
+
 @eqx.filter_jit
 def run_block(
     model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
@@ -301,7 +310,7 @@ def run_block(
             chain, report = _complete(model, table, chain, report, temperatures[-1])
         return (chain, report) if plan.amortised else _distil(model, plan, table, static, chain, report)
 
-    return jax.vmap(one_chain)(chains, settings.step_size, settings.noise)
+    return over_chains(one_chain)(chains, settings.step_size, settings.noise)
 
 
 def _complete(model, table, chain: Chain, report: Report, temperature) -> tuple[Chain, Report]:

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import io, tables
+from gpbae import io, tables, values
 from gpbae.checkpoint import Arrays
 from gpbae.errors import InputError
 
 NOT_COMPARED = ("progress",)
 
 
-class Writer(io.Writer):
+class Writer(values.Writer):
     """Values with their arrays among the words: arguments are few and small."""
 
     def _array(self, value: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ class Writer(io.Writer):
         return node | {"array": array.ravel().tolist(), "shape": list(array.shape)}
 
 
-class Reader(io.Reader):
+class Reader(values.Reader):
     def __init__(self) -> None:
         super().__init__({}, {})
 
@@ -48,13 +48,13 @@ def text(estimator: Any, x: Any, y: Any) -> bytes:
 
     frame = tables.observations(y).frame
     arguments = {name: _argument(name, value) for name, value in estimator.get_params().items()}
-    config = {"class": type(estimator).__name__, "arguments": arguments, "frame": io._write_frame(frame),
+    config = {"class": type(estimator).__name__, "arguments": arguments, "frame": values.write_frame(frame),
               "inputs": tables.column_names(x)}  # fmt: skip
     return tomli_w.dumps(_without_none(config)).encode()
 
 
 def _argument(name: str, value: Any) -> Any:
-    node = io._write_argument(name, value, Writer())
+    node = values.write_argument(name, value, Writer())
     if isinstance(node, dict) and "given" in node:  # a network of the user's own: its weights by their checksum
         leaves = [np.asarray(a) for a in jax.tree.leaves(eqx.filter(value, eqx.is_array))]
         return node | {"sha256": _digest(leaves)}
@@ -89,8 +89,8 @@ def read(content: bytes, file: Path) -> tuple[Any, tables.Frame, list[str] | Non
             f"{file} describes a model with a {what}, whose code is not in the folder: resume it in Python, by "
             "fit(x, y, groups, run_dir=...) with the same arguments."
         )
-    values = {name: Reader().read(node) for name, node in arguments.items()}
-    return io.ESTIMATORS[config["class"]](**values), io._read_frame(config["frame"]), config["inputs"]
+    given = {name: Reader().read(node) for name, node in arguments.items()}
+    return io.ESTIMATORS[config["class"]](**given), values.read_frame(config["frame"]), config["inputs"]
 
 
 def _parse(content: bytes, file: Path) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: F
         (weights, opt_state), _ = jax.lax.scan(step, (chain.encoder, chain.optimiser), jnp.arange(num_steps))
         return chain._replace(encoder=weights, optimiser=opt_state)
 
-    return jax.vmap(one_chain)(chains)
+    return inference.over_chains(one_chain)(chains)
 
 
 @eqx.filter_jit
@@ -115,7 +115,7 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
         last = jax.tree.map(lambda t: t[-1], terms)
         return chain._replace(sampler=sghmc.init(position)), last
 
-    return jax.vmap(one_chain)(chains)
+    return inference.over_chains(one_chain)(chains)
 
 
 def _map_gradient(model, plan, table, encoder, position, key_rows, key_seed):

@@ -35,7 +35,7 @@ def measured(
 
     Of the settings only friction and temperature matter, for gradient noise in units of injected noise.
     """
-    return jax.vmap(lambda c: _measure_chain(model, plan, table, static, c, settings, starting))(chains)
+    return inference.over_chains(lambda c: _measure_chain(model, plan, table, static, c, settings, starting))(chains)
 
 
 measure = eqx.filter_jit(measured, compiler_options=QUICKLY_COMPILED)

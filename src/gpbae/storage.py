@@ -19,8 +19,8 @@ except ImportError:  # Windows
     fcntl = None
 
 MANIFEST, LOCK = "manifest.json", ".lock"
-LARGEST_MANIFEST = 64 * 2**20
-"""Bytes.  The one file whose size nothing announces."""
+LARGEST_MANIFEST, MOST_ENTRIES = 32 * 2**20, 2_000_000
+"""Bytes, and entries, each of which takes some 60 bytes of memory.  The one file whose size nothing announces."""
 
 
 # Writing.
@@ -97,9 +97,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """A manifest as JSON, sealed or not."""
     file = folder / MANIFEST
     content = read(folder, MANIFEST)
+    if sum(content.count(mark) for mark in (b",", b"[", b"{")) > MOST_ENTRIES:
+        raise InputError(f"{file} must have at most {MOST_ENTRIES} entries and has more: not written by gpbae.")
     try:
         manifest = json.loads(content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # bytes that are no text, text that is no JSON, numbers without end
         raise InputError(f"{file} is not JSON: truncated or not written by gpbae; copy it again.") from None
     if not isinstance(manifest, dict):
         raise InputError(f"{file} does not describe a gpbae model; pass a folder that gpbae wrote.")

@@ -8,7 +8,8 @@ from gpbae import columns as table_columns
 from gpbae.errors import InputError
 from gpbae.transforms import Identity, Transform
 
-LARGEST, SQUARABLE = 1e300, 1e150
+SQUARABLE = 1e150
+"""Numbers and differences beyond this, or below its inverse, have squares that are infinite or zero."""
 
 
 class Frame(NamedTuple):
@@ -138,12 +139,27 @@ def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]
         raise InputError(f"y must be finite or NaN; got an infinity in row {row}, column {column}. Mark it as NaN.")
-    if (np.abs(values) > LARGEST).any():
-        row, column = np.argwhere(np.abs(values) > LARGEST)[0]
+    if (np.abs(values) > SQUARABLE).any():
+        row, column = np.argwhere(np.abs(values) > SQUARABLE)[0]
         raise InputError(
-            f"y must lie within ±{LARGEST:g}; got {values[row, column]:g} in row {row}, column {column}. Rescale it."
+            f"y must lie within ±{SQUARABLE:g}; got {values[row, column]:g} in row {row}, column {column}. Rescale it."
         )
-    return Observations(values, ~np.isnan(values), frame)
+    seen = Observations(values, ~np.isnan(values), frame)
+    if event_shape is None:
+        _check_spread(seen)
+    return seen
+
+
+def _check_spread(seen: Observations) -> None:
+    """Columns to learn from are constant or vary by something whose square is a number."""
+    high = np.max(seen.values, axis=0, where=seen.mask, initial=-np.inf)
+    low = np.min(seen.values, axis=0, where=seen.mask, initial=np.inf)
+    if (bad := (high > low) & (high - low < 1 / SQUARABLE)).any():
+        column = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"y must vary by at least {1 / SQUARABLE:g} or not at all; got a spread of {high[column] - low[column]:g} "
+            f"in column {column}. Change its units."
+        )
 
 
 def _cells(y: Any, fitted: tuple[table_columns.Coding, ...] | None):
