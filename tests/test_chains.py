@@ -7,6 +7,7 @@ import pytest
 
 import runs
 
+OPTIMISED = True
 CHEAPEST = "full batch"
 NAMES = [CHEAPEST, *(pytest.param(name, marks=pytest.mark.slow) for name in runs.RUNS if name != CHEAPEST)]
 

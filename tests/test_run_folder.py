@@ -377,6 +377,17 @@ def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
         seen.beat()
     said = capfd.readouterr().err
     assert said.count("No block was finished for") == 1
+    assert "in test_a_stall_is_called_out_with_a_stack" in said
+
+
+@pytest.mark.slow
+def test_a_stall_is_noticed_within_a_minute(capfd):
+    with watch.Watch() as seen:
+        seen.beat()
+        seen.beat()
+        time.sleep(60)
+        said = capfd.readouterr().err
+    assert "No block was finished for" in said and "in test_a_stall_is_noticed_within_a_minute" in said
 
 
 BUSY = """

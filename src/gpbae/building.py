@@ -39,6 +39,7 @@ class Building:
         wanted = self._transforms(seen, are_real)
         scaler = tables.fit_scaler(seen.values, seen.mask, are_real & self.standardise, wanted)
         y_values = np.where(seen.mask, scaler.forward(seen.values), 0.0)
+        tables.check_scaled(y_values, seen.mask)
         features = _features(likelihood, y_values, seen.mask)
         output_shape = networks.widened(seen.frame.event_shape, likelihood.owners(num_columns))
         input_shape = seen.frame.event_shape if features[0].shape[1] == num_columns else features[0].shape[1:]

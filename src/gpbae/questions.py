@@ -145,6 +145,7 @@ class Questions(Answers):
         names = tables.column_names(self.frame_) if self.frame_.columns is not None else None
         seen = tables.observations(y, self.frame_.event_shape, names, self.frame_.codings)
         self._fitted_likelihood.check(seen.values, seen.mask, tuple(seen.frame.names()))
+        tables.check_scaled(self.scaler_.forward(seen.values), seen.mask)
         return seen
 
     @property

@@ -8,8 +8,9 @@ from gpbae import columns as table_columns
 from gpbae.errors import InputError
 from gpbae.transforms import Identity, Transform
 
-SQUARABLE = 1e150
-"""Numbers and differences beyond this, or below its inverse, have squares that are infinite or zero."""
+SQUARABLE, SQUARABLE_IN_SINGLE = 1e150, 1e15
+"""Numbers and differences beyond this, or below its inverse, have squares that are infinite or zero; beyond the second,
+sums of squares in single precision may be."""
 
 
 class Frame(NamedTuple):
@@ -83,7 +84,7 @@ class Scaler(NamedTuple):
 def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool | np.ndarray,
                transforms: tuple[Transform, ...] = ()) -> Scaler:  # fmt: skip
     """Mean and standard deviation of the observed cells of active columns, transformed first; a constant or empty
-    column is only shifted."""
+    column is only shifted, unless a step of 1 is lost beside its value."""
     num_columns = values.shape[1]
     values = Scaler(np.zeros(num_columns), np.ones(num_columns), transforms)._each("forward", values)
     active = np.broadcast_to(active, (num_columns,))
@@ -96,7 +97,18 @@ def fit_scaler(values: np.ndarray, mask: np.ndarray, active: bool | np.ndarray,
     location = np.ldexp(centre, exponent)
     scale = np.ldexp(np.sqrt((deviation**2).sum(axis=0) / count), exponent)
     tiny = 1e-12 * np.maximum(np.abs(location), 1e-290)
-    return Scaler(np.where(active, location, 0.0), np.where(active & (scale > tiny), scale, 1.0), transforms)
+    scale = np.where(scale > tiny, scale, np.maximum(1.0, tiny))
+    return Scaler(np.where(active, location, 0.0), np.where(active, scale, 1.0), transforms)
+
+
+def check_scaled(scaled: np.ndarray, mask: np.ndarray) -> None:
+    """Cells in units of the fitted table, which networks see in single precision."""
+    if (far := mask & ~(np.abs(scaled) < SQUARABLE_IN_SINGLE)).any():
+        row, column = np.argwhere(far)[0]
+        raise InputError(
+            f"y must lie within {SQUARABLE_IN_SINGLE:g} units of the fitted table; got {scaled[row, column]:g} in row "
+            f"{row}, column {column}. Check its units, or use standardise=True."
+        )
 
 
 def column_names(a: Any) -> list[str] | None:

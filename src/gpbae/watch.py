@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
-PATIENCE, PATIENCE_COMPILING, USUAL = 60.0, 600.0, 10.0
+PATIENCE, PATIENCE_COMPILING, USUAL = 55.0, 600.0, 5.0
 """Seconds without a block before a stall is called out, also while nothing has been compiled yet, and how many times
-the longest block so far must have passed."""
+the longest block so far must have passed: within a minute, where blocks take up to eleven seconds."""
 
 process_is_ours = False
 """Whether a second Ctrl-C may end the process: on the command line, not in somebody's session."""
