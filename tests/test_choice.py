@@ -21,6 +21,9 @@ COLUMNS = {
     "counts": (RNG.poisson(3.0, N), "poisson"),
     "scattered counts": (RNG.negative_binomial(1, 0.1, N), "negative-binomial"),
     "counts with gaps": (np.where(RNG.random(N) < 0.5, RNG.poisson(2.0, N), np.nan), "poisson"),
+    "large counts": (RNG.negative_binomial(3, 0.03, N) + 1, "negative-binomial"),
+    "heights in metres": (RNG.integers(100, 900, N), "gaussian"),
+    "heart rates": (np.round(RNG.normal(80, 17, N)), "gaussian"),
     "zeros and ones": (RNG.integers(0, 2, N), "bernoulli"),
     "zeros and ones with gaps": (np.where(RNG.random(N) < 0.5, RNG.integers(0, 2, N), np.nan), "bernoulli"),
     "yes and no": (RNG.random(N) < 0.5, "bernoulli"),
@@ -40,6 +43,13 @@ def test_every_column_gets_a_likelihood_that_suits_it():
     assert {name: text.split(":")[0] for name, text in found.items()} == {n: w for n, (_, w) in COLUMNS.items()}
     assert found["labels"] == "categorical: 3 labels"
     assert "times the mean" in found["counts"]
+
+
+def test_counts_without_a_zero_are_counts_only_if_they_should_hold_none():
+    """Geometric draws from 1 have no zero, where a count of their mean and scatter would have shown dozens of them."""
+    counts = {"from 1": RNG.geometric(0.05, 1000), "many": np.maximum(RNG.negative_binomial(5, 0.05, 1000), 1)}
+    found = words("auto", pd.DataFrame(counts))
+    assert found["from 1"] == "gaussian: real numbers" and found["many"].startswith("negative-binomial: whole numbers")
 
 
 def test_real_columns_share_one_gaussian_whatever_else_there_is():

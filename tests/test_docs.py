@@ -53,6 +53,35 @@ def test_examples_are_short_and_included_ones_exist():
     assert included and all((ROOT / path).is_file() for path in included)
 
 
+def commands_in(text):
+    """Every `gpbae …` of a page, in the lines of its blocks and between backticks, as words."""
+    text = text.replace("\\\n", " ")
+    spans = [
+        line for block in re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S) for line in re.split(r"\n|&&", block)
+    ]
+    spans += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    return [span.split("#")[0].split() for span in spans if re.match(r"\s*gpbae [a-z-]", span)]
+
+
+def test_every_command_on_a_page_exists():
+    import typer.main
+
+    from gpbae.cli.app import app
+
+    root = typer.main.get_command(app)
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("benchmarks/*.md")]
+    found = [(page.name, words) for page in pages for words in commands_in(page.read_text(encoding="utf-8"))]
+    assert len(found) > 40
+    for page, (_, *words) in found:
+        command, rest = root, list(words)
+        while rest and not rest[0].startswith("-") and hasattr(command, "commands"):
+            assert rest[0] in command.commands, f"{page}: there is no command {' '.join(words)!r}"
+            command = command.commands[rest.pop(0)]
+        known = {flag for option in (*command.params, *root.params) for flag in option.opts} | {"--help"}
+        flags = {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert flags <= known, f"{page}: {' '.join(words)!r} has {sorted(flags - known)}"
+
+
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 

@@ -13,8 +13,10 @@ from gpbae.tables import Observations
 
 FEWEST_COUNTS = 20
 LARGEST_COUNT = 1000
-LEAST_SCATTER, POISSON_SCATTER = 0.5, 1.2
-"""Variance over mean.  Below the first, whole numbers are no counts; above the second, a Poisson is too narrow."""
+LEAST_SCATTER, POISSON_SCATTER, LARGE_SCATTER = 0.5, 1.2, 10.0
+"""Variance over mean.  Below the first, whole numbers are no counts; above the second, a Poisson is too narrow; above
+the third, whole numbers may be counts though no zero was seen."""
+UNSEEN_ZEROS = 3.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,16 +115,31 @@ def _suited(column: Column) -> tuple[AbstractLikelihood, str]:
         return likelihoods.Bernoulli(), "0 and 1"
     if _are_counts(y):
         scatter = y.var() / y.mean()
-        why = f"whole numbers from 0, variance {scatter:.2g} times the mean"
+        why = f"whole numbers from {y.min():.0f}, variance {scatter:.2g} times the mean"
         return (likelihoods.NegativeBinomial() if scatter > POISSON_SCATTER else likelihoods.Poisson()), why
     return likelihoods.Gaussian(), "real numbers"
 
 
 def _are_counts(y: np.ndarray) -> bool:
-    """Enough whole numbers from 0 (which was seen) that scatter like counts: ratings and ages do not."""
-    if y.size < FEWEST_COUNTS or y.min() != 0 or not 1 < y.max() <= LARGEST_COUNT or (y != np.round(y)).any():
+    """Enough whole numbers, none negative, that scatter like counts: ratings and ages do not."""
+    if y.size < FEWEST_COUNTS or y.min() < 0 or not 1 < y.max() <= LARGEST_COUNT or (y != np.round(y)).any():
         return False
-    return bool(y.var() >= LEAST_SCATTER * y.mean())
+    if y.min() == 0:
+        return bool(y.var() >= LEAST_SCATTER * y.mean())
+    return _are_large_counts(y)
+
+
+def _are_large_counts(y: np.ndarray) -> bool:
+    """Whole numbers without a zero may as well be measurements that were rounded.  They are taken for counts if they
+    scatter so much that a Poisson's variance, the least that a count may have, is a small part of theirs; if they have
+    at least half the skewness of a negative binomial of their mean m and variance, which is about twice sd/m; and if
+    so many draws of it would hold but a few zeros: P(0) = (1 + d m)^(−1/d) with variance = m + d m²."""
+    m, variance = y.mean(), y.var()
+    if variance < LARGE_SCATTER * m:
+        return False
+    skewness = np.mean((y - m) ** 3) / variance**1.5
+    d = (variance - m) / m**2
+    return bool(skewness >= np.sqrt(variance) / m and y.size * (1 + d * m) ** (-1 / d) < UNSEEN_ZEROS)
 
 
 def word_of(likelihood: AbstractLikelihood) -> str:

@@ -111,6 +111,11 @@ def self_covariance(kernels: Kernels, inputs: Float[Array, "B D"]) -> Float[Arra
     return jnp.stack([gram(k, f, f) for k, f in zip(kernels, features, strict=True)])
 
 
+def self_variance(kernels: Kernels, inputs: Float[Array, "B D"]) -> Float[Array, "k B"]:
+    """The diagonal of K_xx, kernel by kernel, without the matrix."""
+    return jnp.stack([diagonal(k, k.features(inputs)) for k in kernels])
+
+
 def cross_covariance(
     kernels: Kernels, inputs: Float[Array, "A D"], others: Float[Array, "B D"]
 ) -> Float[Array, "k A B"]:
@@ -159,7 +164,7 @@ def exact_marginals(
 ) -> tuple[Float[Array, "G q C"], Float[Array, "G k q"]]:
     """Mean and variance of f at every query on its own, in memory linear in their number; never negative."""
     mean, A = _exact_projection(kernels, train, query, noise_variance)
-    prior = jax.vmap(lambda a: jnp.stack([diagonal(k, k.features(a)) for k in kernels]))(query)
+    prior = jax.vmap(lambda a: self_variance(kernels, a))(query)
     return mean, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0)
 
 

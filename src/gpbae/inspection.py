@@ -1,5 +1,8 @@
 """How well a fitted model was sampled: function-space quantities, kinetic temperatures, one frame for all draws."""
 
+import itertools
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +13,8 @@ from gpbae.autoencoder import Position, encode
 from gpbae.fitted import Fitted, merge
 
 NUM_REFERENCE_ROWS = 300
+MOST_COMPONENTS = 8
+MOST_INPUTS = 3
 
 
 class Inspection(Fitted):
@@ -42,10 +47,11 @@ class Inspection(Fitted):
         return float(np.mean(found)) if found else None
 
     def to_arviz(self):
-        """Function-space draws as an ArviZ DataTree (chain, draw)."""
+        """Function-space draws as an ArviZ DataTree (chain, draw); a tree takes a slash in a column's name for a path,
+        so it is replaced by the sign ∕."""
         from arviz_base import from_dict
 
-        return from_dict({"posterior": self.scalars_()})
+        return from_dict({"posterior": {name.replace("/", "∕"): draws for name, draws in self.scalars_().items()}})
 
     def scalars_(self) -> dict[str, np.ndarray]:
         """Function-space quantities by name, each (chain, draw): predictive means, hyper-parameters, noise."""
@@ -58,15 +64,10 @@ class Inspection(Fitted):
         for name, value in described.items():
             if "inducing" in name or np.ptp(np.asarray(value), axis=0).max(initial=0.0) == 0:
                 continue
-            flat = np.asarray(value).reshape(*shape, -1)
-            named |= {
-                name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
-            }
+            labels = self.x_columns_ if name.endswith("lengthscale") else None
+            named |= _components(name, np.asarray(value).reshape(*shape, -1), labels)
         for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"]):
-            flat, name = np.exp(np.asarray(leaf)).reshape(*shape, -1), _leaf_name(path)
-            named |= {
-                name if flat.shape[2] == 1 else f"{name}[{i}]": flat[:, :, i] for i in range(min(flat.shape[2], 8))
-            }
+            named |= _components(_leaf_name(path), np.exp(np.asarray(leaf)).reshape(*shape, -1), self.frame_.names())
         return {**named, **self._predictive_scalars(draws, shape)}
 
     def _predictive_scalars(self, draws, shape) -> dict[str, np.ndarray]:
@@ -79,7 +80,21 @@ class Inspection(Fitted):
         num_outputs = eta.shape[-1]
         columns = np.unique(np.linspace(0, num_outputs - 1, min(num_outputs, 4)).astype(int))
         picked = np.asarray(eta[:, :, columns], np.float64).reshape(*shape, len(rows), len(columns))
-        return {f"output[{r},{c}]": picked[:, :, i, j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
+        cells = itertools.product(enumerate(rows.tolist()), enumerate(columns.tolist()))
+        return {self._cell_name(row, column): picked[:, :, i, j] for (i, row), (j, column) in cells}
+
+    def _cell_name(self, row: int, output: int) -> str:
+        """`output[3,0]` of arrays; of a data frame `output[zinc, row 3, time=0.5]`, rows counted from 0."""
+        if self.frame_.columns is None:
+            return f"output[{row},{output}]"
+        owners = self.model_.likelihood.owners(self.frame_size_)
+        name = self.frame_.names()[owners[output]]
+        if np.sum(owners == owners[output]) > 1:
+            name += f":{np.sum(owners[:output] == owners[output])}"
+        where = [f"row {row}", *([f"group {self.groups_[int(self.table_.group[row])]}"] if self.grouped_ else [])]
+        place = np.asarray(self.table_.x[row]) + self.x_location_
+        where += [f"{n}={v:.6g}" for n, v in zip((self.x_columns_ or [])[:MOST_INPUTS], place, strict=False)]
+        return f"output[{', '.join([name, *where])}]"
 
     def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
         """Kinetic temperature of each block of variables over the sampling phase, and its Monte-Carlo error."""
@@ -135,6 +150,15 @@ class Inspection(Fitted):
         seen = self.model_.presented(self.table_)
         once = jax.vmap(lambda e: encode(e, seen.y[rows], seen.mask[rows], self._key("frame")))(encoders)
         return np.broadcast_to(np.asarray(once)[:, None], (self.num_chains_, self._num_draws, *once.shape[1:]))
+
+
+def _components(name: str, draws: np.ndarray, labels: Sequence[str] | None) -> dict[str, np.ndarray]:
+    """The first components of a vector, (chain, draw, n), by label if there is one for each, else by number."""
+    num = draws.shape[2]
+    if num == 1:
+        return {name: draws[:, :, 0]}
+    labels = labels if labels is not None and len(labels) == num else [str(i) for i in range(num)]
+    return {f"{name}[{labels[i]}]": draws[:, :, i] for i in range(min(num, MOST_COMPONENTS))}
 
 
 def _leaf_name(path) -> str:

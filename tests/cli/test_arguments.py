@@ -50,6 +50,19 @@ def test_single_arguments_are_values_of_toml_or_plain_words():
     assert model.num_chains == 2 and isinstance(model.kernel, RBF)
 
 
+def test_likelihoods_are_told_unless_all_are_gaussian():
+    rng = np.random.default_rng(0)
+    y = pd.DataFrame({"a": rng.normal(size=40), "n": rng.poisson(2, 40), "s": rng.choice(["x", "y"], 40)})
+    assert arguments.likelihoods_in_words("auto", y[["a"]]) is None
+    words = arguments.likelihoods_in_words("auto", y)
+    assert words is not None and words.startswith(
+        "Likelihoods: gaussian for a; poisson for n; categorical for s. Change them"
+    )
+    asked = arguments.estimator("SGPBAE", arguments.pairs(['likelihood={n = "negative-binomial"}'])).likelihood
+    words = arguments.likelihoods_in_words(asked, y)
+    assert words is not None and "negative-binomial for n" in words
+
+
 def test_settings_follow_the_table_and_yield_to_the_user():
     rng = np.random.default_rng(0)
     small, long = (pd.DataFrame(rng.standard_normal((rows, 5))) for rows in (100, 2000))

@@ -302,7 +302,8 @@ def test_arrays_grow_and_are_read_in_pieces(tmp_path):
 def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert run("diagnose", fitted) == 0
-    assert "kinetic temperature" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "kinetic temperature" in said and "output[a, row 0, group 000, time=0]" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
     assert "SGPBAE: a fitted model" in text and "Is it to be trusted?" in text

@@ -14,7 +14,7 @@ from gpbae.baselines.latents import AbstractLaw, Evidence, Law, _channels, _eyes
 from gpbae.baselines.variational import VariationalAutoencoder
 from gpbae.batches import Table
 from gpbae.gp import Kernels
-from gpbae.kernels import Cauchy, diagonal
+from gpbae.kernels import Cauchy
 from gpbae.linalg import cholesky, cholesky_solve, log_determinant, solve_triangular
 
 LARGEST_LOG = 6.0
@@ -65,7 +65,7 @@ class Banded(AbstractLaw):
         cross = jax.vmap(lambda a, b: gp.cross_covariance(self.kernels, a, b))(x, query.x)
         cross = _channels(jnp.where(informed[:, None, :, None], cross, 0.0), C)
         W = cholesky_solve(L, cross)
-        prior = jax.vmap(lambda a: jnp.stack([diagonal(k, k.features(a)) for k in self.kernels]))(query.x)
+        prior = jax.vmap(lambda a: gp.self_variance(self.kernels, a))(query.x)
         residual = jnp.maximum(_channels(prior, C) - jnp.sum(W * cross, axis=-2), 0.0)
         variance = residual + jnp.sum((root @ W) ** 2, axis=-2)
         mean = jnp.sum(W * m, axis=-2)

@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from gpbae import gp, kernels
 from gpbae.gp import Kernels, Projection, ValuesPosterior
-from gpbae.kernels import diagonal
-from gpbae.linalg import cholesky, gaussian_log_density, solve_triangular
+from gpbae.linalg import cholesky, solve_triangular
 
 LARGEST_LOG_VARIANCE = 12.0
 
@@ -98,15 +97,14 @@ class Exact(AbstractLaw):
         mean, variance = self._marginals(L, w, x, informed, query.x)
         own_mean, own_variance = self._marginals(L, w, x, informed, x)
         expected = norm.logpdf(m, own_mean, jnp.sqrt(s2)) - 0.5 * own_variance / s2
-        padding = C * jnp.sum(~informed, dtype=jnp.float64) * norm.logpdf(0.0)
-        evidence_density = jnp.sum(gaussian_log_density(residual, L)) - padding
-        return Law(mean, variance, jnp.sum(jnp.where(seen, expected, 0.0)) - evidence_density)
+        kl = jnp.sum(jnp.where(seen, expected, 0.0)) - gp.exact_log_density(L, m, informed)
+        return Law(mean, variance, kl)
 
     def _marginals(self, L, w, x, informed, query):
         C = w.shape[1]
         cross = jax.vmap(lambda a, b: gp.cross_covariance(self.kernels, a, b))(x, query)
         A = solve_triangular(L, _channels(jnp.where(informed[:, None, :, None], cross, 0.0), C))
-        prior = jax.vmap(lambda a: jnp.stack([diagonal(k, k.features(a)) for k in self.kernels]))(query)
+        prior = jax.vmap(lambda a: gp.self_variance(self.kernels, a))(query)
         variance = _channels(prior, C) - jnp.sum(A**2, axis=-2)
         mean = jnp.einsum("gcnq,gcn->gqc", A, w)
         return mean, jnp.maximum(variance, 1e-10).swapaxes(1, 2)

@@ -13,6 +13,7 @@ from gpbae.cli import expressions
 from gpbae.errors import InputError
 
 LONG_TABLE = 400
+MOST_NAMES = 8
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
 
 
@@ -67,6 +68,23 @@ def _is_real(y: Any) -> bool:
     if not seen.mask.any():
         return False
     return set(choice.choose("auto", seen)[0].kinds(seen.values.shape[1])) == {"real"}
+
+
+def likelihoods_in_words(asked: Any, y: Any) -> str | None:
+    """Which likelihood goes with which columns, for a table that is not Gaussian throughout; None where it is."""
+    from gpbae import choice, tables
+
+    seen = tables.observations(y)
+    columns: dict[str, list[str]] = {}
+    for name, words in choice.choose(asked, seen)[1].items():
+        columns.setdefault(words.split(":")[0], []).append(name)
+    if set(columns) == {"gaussian"} or not seen.mask.any():
+        return None
+    parts = [
+        f"{word} for {', '.join(names[:MOST_NAMES])}" + (" …" if len(names) > MOST_NAMES else "")
+        for word, names in columns.items()
+    ]
+    return f"Likelihoods: {'; '.join(parts)}. Change them with --set likelihood=…"
 
 
 def _num_latents(y: Any) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae.cli import findings, options, reading, runs, scores
+from gpbae.cli import findings, options, reading, runs, scores, terminal
 
 
 class Model(StrEnum):
@@ -65,11 +65,14 @@ def fit(
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     from gpbae import progress, storage
+    from gpbae.cli import arguments
 
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
     estimator = _estimator(model, table, config, flags, settings or [])
+    if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, table.y)):
+        terminal.say(words)
     storage.make_folder(out)
     with progress.json_lines(log_json) as log:
         if ways:

@@ -10,6 +10,20 @@ from jaxtyping import Float
 from gpbae import metrics
 from gpbae.experiments.experiment import LEVEL, Problem, Sampled
 
+# Budgets of the two tables.
+
+BUDGETS = {
+    "full": {"num_chains": 4, "num_warmup": 150, "num_samples": 50, "thinning": 6},
+    "quick": {"num_chains": 2, "num_warmup": 80, "num_samples": 40, "thinning": 2},
+    "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 5, "encoder_steps": 2,
+              "num_map_steps": 40, "every": 4},
+}  # fmt: skip
+EXCEPTIONS = {
+    ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 30, "num_samples": 30, "thinning": 1},
+    ("gp-bae", "quick"): {"num_chains": 1, "num_warmup": 30, "num_samples": 30, "thinning": 1},
+}
+BASELINE_BUDGETS = {"full": {}, "quick": {}, "smoke": {"num_steps": 10, "num_draws": 10, "every": 4}}
+
 NUM_FOLLOWED = 200
 
 

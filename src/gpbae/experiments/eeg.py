@@ -7,7 +7,7 @@ import numpy as np
 
 from gpbae.data.tables import EEG_HIDDEN, EEG_LAST_SEEN, eeg, score_eeg
 from gpbae.experiments import shared_plots
-from gpbae.experiments.cells import Cells, hidden_cells, hide
+from gpbae.experiments.cells import BASELINE_BUDGETS, BUDGETS, EXCEPTIONS, Cells, hidden_cells, hide
 from gpbae.experiments.experiment import Experiment, Metric, Plot, Problem, Run, Scores, models
 from gpbae.networks import MLP
 
@@ -19,16 +19,6 @@ MODELS = {
     "dsgp-bae": {"estimator": "DSGPBAE", "title": "DSGP-BAE, 3 layers", **EVERY, "num_inducing": 64, "num_layers": 3},
     "gp-bae": {"estimator": "GPBAE", "title": "GP-BAE", **EVERY},
     "bae": {"estimator": "BAE", "title": "BAE", **EVERY},
-}
-BUDGETS = {
-    "full": {"num_chains": 4, "num_warmup": 150, "num_samples": 50, "thinning": 6},
-    "quick": {"num_chains": 2, "num_warmup": 80, "num_samples": 40, "thinning": 2},
-    "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 5, "encoder_steps": 2,
-              "num_map_steps": 40, "every": 4},
-}  # fmt: skip
-EXCEPTIONS = {
-    ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 30, "num_samples": 30, "thinning": 1},
-    ("gp-bae", "quick"): {"num_chains": 1, "num_warmup": 30, "num_samples": 30, "thinning": 1},
 }
 # What the paper compares with: optimised, not sampled, so their budgets are numbers of steps.
 BASELINES = {
@@ -45,7 +35,6 @@ BASELINES = {
         "num_steps": 1500,
     },
 }
-BASELINE_BUDGETS = {"full": {}, "quick": {}, "smoke": {"num_steps": 10, "num_draws": 10, "every": 4}}
 OPTIONS = {"every": 1, "fold": None}  # every n-th sample only; a fold hides known cells instead of the test cells
 FOLDS = ((0, 100), (28, 128), (56, 156))
 

@@ -8,7 +8,7 @@ import numpy as np
 from gpbae import metrics
 from gpbae.data.tables import jura, score_jura
 from gpbae.experiments import shared_plots
-from gpbae.experiments.cells import TRANSFORMS, hidden_cells, hide
+from gpbae.experiments.cells import BASELINE_BUDGETS, BUDGETS, EXCEPTIONS, TRANSFORMS, hidden_cells, hide
 from gpbae.experiments.experiment import Experiment, Metric, Plot, Problem, Run, Scores, models
 from gpbae.kernels import Matern32
 from gpbae.networks import MLP
@@ -34,16 +34,6 @@ MODELS = {
     "gp-bae": {"estimator": "GPBAE", "title": "GP-BAE", **EVERY},
     "bae": {"estimator": "BAE", "title": "BAE", **WITHOUT_INPUTS},
 }
-BUDGETS = {
-    "full": {"num_chains": 4, "num_warmup": 150, "num_samples": 50, "thinning": 6},
-    "quick": {"num_chains": 2, "num_warmup": 80, "num_samples": 40, "thinning": 2},
-    "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 5, "encoder_steps": 2,
-              "num_map_steps": 40, "every": 4},
-}  # fmt: skip
-EXCEPTIONS = {
-    ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 30, "num_samples": 30, "thinning": 1},
-    ("gp-bae", "quick"): {"num_chains": 1, "num_warmup": 30, "num_samples": 30, "thinning": 1},
-}
 # What the paper compares with: optimised, not sampled, so their budgets are numbers of steps. GPAR's authors model
 # logarithms, for IGP the paper does not.
 BASELINES = {
@@ -53,7 +43,6 @@ BASELINES = {
                 "decoder": MLP((20,), "tanh"), "encoder": MLP((20,), "tanh"), "num_inducing": 64, "learning_rate": 3e-3,
                 "num_steps": 800},
 }  # fmt: skip
-BASELINE_BUDGETS = {"full": {}, "quick": {}, "smoke": {"num_steps": 10, "num_draws": 10, "every": 4}}
 # `soil` adds rock type and land use to the inputs; every n-th site only; a fold hides known cadmium instead.
 OPTIONS = {"transform": "none", "soil": False, "every": 1, "fold": None}
 NUM_FOLD_SITES = 72

@@ -6,7 +6,7 @@ from pathlib import Path
 from gpbae import report
 from gpbae.experiments import summary
 from gpbae.experiments.experiment import Experiment, Run
-from gpbae.report import charts
+from gpbae.report import charts, count
 
 WIDE = 640
 
@@ -17,8 +17,8 @@ def text(
     """One HTML file that asks nothing of the network."""
     num_seeds = len({run.seed for run in runs})
     lead = (
-        f"{_count(len(experiments), 'experiment')} of Tran, Shahbaba, Mandt and Filippone (ICML 2023), run with the "
-        f"{budget} budget and {_count(num_seeds, 'seed')}, sampled at temperature 1 unless a model says otherwise."
+        f"{count(len(experiments), 'experiment')} of Tran, Shahbaba, Mandt and Filippone (ICML 2023), run with the "
+        f"{budget} budget and {count(num_seeds, 'seed')}, sampled at temperature 1 unless a model says otherwise."
     )
     sections = []
     for experiment in experiments:
@@ -26,10 +26,6 @@ def text(
         sections += [_result(experiment, mine, pictures[experiment.name]), _trust(experiment, mine),
                      _settings(experiment, mine)]  # fmt: skip
     return report.html("The paper's experiments, reproduced", lead, sections)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _result(experiment: Experiment, runs: Sequence[Run], pictures: Mapping[str, Path]) -> report.Section:

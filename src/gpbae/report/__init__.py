@@ -6,7 +6,9 @@ trust   a traffic light for every thing that can be wrong with a fit
 model   the page of a fitted model
 """
 
-from gpbae.report.model import ABOUT_TEMPERATURE, model_page
+from gpbae.report.belief import ABOUT_TEMPERATURE
+from gpbae.report.model import model_page
 from gpbae.report.page import Chart, Picture, Section, Table, html
+from gpbae.report.subject import count
 
-__all__ = ["ABOUT_TEMPERATURE", "Chart", "Picture", "Section", "Table", "html", "model_page"]
+__all__ = ["ABOUT_TEMPERATURE", "Chart", "Picture", "Section", "Table", "count", "html", "model_page"]

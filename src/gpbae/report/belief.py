@@ -1,0 +1,88 @@
+"""Sections on whether to believe a model: traffic lights, calibration, scores on hidden cells, traces."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gpbae.overview import coverages
+from gpbae.plots import COLOURS
+from gpbae.report import charts, trust
+from gpbae.report.page import Chart, Section, Table
+from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell, count
+
+ABOUT_TEMPERATURE = (
+    "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
+    "hotter is too large a step; then the spread of the draws says nothing."
+)
+OUTPUTS = (
+    "output[…] is the decoder's output at a cell, on the model's scale: its column, its row (counted from 0) and the "
+    "row's inputs; of arrays the numbers of row and column."
+)
+
+
+def lights(subject: Subject) -> Section:
+    return Section("Is it to be trusted?", checks=trust.checks(subject.model, subject.diagnostics))
+
+
+def calibration(subject: Subject) -> Section:
+    mine = [row for row in subject.tests if row["model"] == type(subject.model).__name__ and row.get("pit")]
+    if mine:
+        text = "Cells hidden from the fit: on the dashed line intervals keep their word."
+        lines = {str(row["experiment"]): _coverage_line(row["metrics"]) for row in mine}
+        counts = np.sum([row["pit"] for row in mine], axis=0)
+    else:
+        pit, levels = subject.view.pit, np.linspace(0, 1, 41)
+        text = (
+            f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only. "
+            "For an honest test hide some cells: model.evaluate, or gpbae fit --evaluate."
+        )
+        lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, 20, (0, 1))[0]
+    caption = "Share of cells inside central intervals, against their probability."
+    flat = "PIT: flat is calibrated; a hump means bands too wide, horns too narrow."
+    shown = [Chart("coverage", charts.calibration(lines), caption), Chart("pit", charts.histogram(counts), flat)]
+    return Section("Calibration", [text], charts=shown)
+
+
+def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+    """Levels and shares from coverage50, coverage90, …, between the ends that always hold."""
+    found = sorted((float(name[8:]) / 100, share) for name, share in metrics.items() if name.startswith("coverage"))
+    levels, shares = zip((0.0, 0.0), *found, (1.0, 1.0), strict=True)
+    return np.array(levels), np.array(shares)
+
+
+def scores(subject: Subject) -> Section:
+    names = list(dict.fromkeys(name for row in subject.tests for name in row["metrics"]))
+    rows = [(str(row["experiment"]), str(row["model"]), *(cell(row["metrics"].get(name, np.nan)) for name in names))
+            for row in subject.tests]  # fmt: skip
+    text = (
+        "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a "
+        "column. Lower is better, but a coverage should be what it is called."
+    )
+    return Section("Scores on hidden cells", [text], [Table(("hidden", "method", *names), rows)])
+
+
+def traces(subject: Subject) -> Section:
+    view, name = subject.view, type(subject.model).__name__
+    blocks = {name: subject.model.kinetic_temperatures_()}
+    texts = [ABOUT_TEMPERATURE, OUTPUTS]
+    shown = [Chart("temperatures", charts.temperatures(blocks), "Kinetic temperature ± 2 errors; shaded: within 5%.")]
+    if len(view.log_joint):
+        caption = "Log joint density along warm-up and sampling: a chain that has settled wanders without trend."
+        shown.append(Chart("log-joint", charts.trace(view.log_joint, "log joint (nats)", COLOURS[0]), caption))
+    if view.scalars:
+        caption = "Draws, one line per chain: lines that mingle without trend have mixed."
+        shown.append(Chart("traces", charts.traces(view.scalars), caption, wide=True))
+    notes = subject.diagnostics.attrs["warnings"]
+    return Section("Traces and diagnostics", texts, [_scalars_table(subject)], notes, charts=shown)
+
+
+def _scalars_table(subject: Subject) -> Table:
+    frame = subject.diagnostics
+    frame = frame[frame["mean"].notna()][:MOST_TABLE_ROWS]
+    rows = [(str(name), *map(cell, row)) for name, *row in frame[["mean", "sd", "r_hat", "ess"]].itertuples()]
+    return Table(
+        ("quantity", "mean", "sd", "R-hat", "effective draws"),
+        rows,
+        "All quantities: mean, spread, R-hat (below 1.1 is good), effective draws.",
+        folded=True,
+    )

@@ -1,0 +1,109 @@
+"""Sections on what a model found: gaps filled, latents, maps, images, hyper-parameters."""
+
+import io
+
+import numpy as np
+
+from gpbae import plots
+from gpbae.overview import LEVEL, Overview
+from gpbae.report import charts
+from gpbae.report.page import Chart, Picture, Section, Table
+from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell
+
+WIDE = 640
+
+
+def data(subject: Subject) -> Section:
+    view = subject.view
+    text = "Dark means missing. Gaps are no error: the likelihood sums over observed cells only."
+    caption = "Share of missing cells in stretches of rows."
+    shown = Chart("missingness", charts.missingness(view), caption, wide=True)
+    return Section("Data and gaps", [text], [] if view.is_image else [_columns_table(view)], charts=[shown])
+
+
+def _columns_table(view: Overview) -> Table:
+    values = view.observed(np.arange(len(view.mask)))
+    chosen = [words.split(":")[0] for words in view.model.likelihood_choice_.values()]
+    chosen = chosen if len(chosen) == values.shape[1] else chosen * values.shape[1]  # of arrays, one for all
+    rows = []
+    for name, word, column, seen in zip(view.cell_names, chosen, values.T, view.mask.T, strict=True):
+        known = column[seen]
+        spread = (known.mean(), known.std(), known.min(), known.max()) if len(known) else (np.nan,) * 4
+        rows.append((name, word, str(int(seen.sum())), f"{1 - seen.mean():.1%}", *map(cell, spread)))
+    caption = "" if len(rows) <= MOST_TABLE_ROWS else f"The first {MOST_TABLE_ROWS} of {len(rows)} columns."
+    header = ("column", "likelihood", "observed", "missing", "mean", "sd", "least", "largest")
+    return Table(header, rows[:MOST_TABLE_ROWS], caption)
+
+
+def imputation(subject: Subject) -> Section:
+    view = subject.view
+    text = (
+        f"Mean and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row and "
+        "all other rows. Point at the chart for values; choose what to see below it."
+    )
+    caption = f"Against {view.along_name}.{shown_part(view)}"
+    return Section("Gaps filled", [text], charts=[Chart("fans", charts.fans(view), caption, wide=True)])
+
+
+def shown_part(view: Overview) -> str:
+    """Which part of a long table is drawn."""
+    words = ""
+    if any(len(s.rows) < s.total for s in view.series):
+        first = next(s for s in view.series if len(s.rows) < s.total)
+        words += f" Of {first.total} rows the {len(first.rows)} with most gaps are shown."
+    if len(view.cells) < view.mask.shape[1]:
+        words += f" {len(view.cells)} of {view.mask.shape[1]} columns are shown."
+    return words + (f" {len(view.series)} series of all are shown." if len(view.series) > 1 else "")
+
+
+def latents(subject: Subject) -> Section:
+    view = subject.view
+    text = (
+        f"What the model has compressed each row to, with {LEVEL:.0%} bands. Latents are known up to a rotation: read "
+        "their shapes, not their signs or their numbers."
+    )
+    shown = Chart("latents", charts.latents(view), f"Latents against {view.along_name}.", wide=True)
+    return Section("Latent functions", [text], charts=[shown])
+
+
+def maps(subject: Subject) -> Section:
+    text = (
+        "Latents and columns at the places of the rows, gaps filled in. Latents are known up to a rotation: read where "
+        "they change, not their signs."
+    )
+    caption = f"Mean, or half the width of the {LEVEL:.0%} interval.{shown_part(subject.view)}"
+    return Section("Maps", [text], charts=[Chart("maps", charts.maps(subject.view), caption, wide=True)])
+
+
+def images(subject: Subject) -> Section:
+    file = io.BytesIO()
+    plots.images(subject.model).savefig(file, format="png")
+    picture = Picture(
+        file.getvalue(),
+        "Some rows as images: observed, predictive mean, predictive standard deviation",
+        "Above: observed, missing pixels in grey. Middle: the mean. Below: its standard deviation, noise included.",
+        WIDE,
+    )
+    return Section("Images, filled and generated", pictures=[picture])
+
+
+def hyperparameters(subject: Subject) -> Section:
+    view = subject.view
+    shown = []
+    if view.hyperparameters:
+        positive = {n: d for n, d in view.hyperparameters.items() if (d > 0).all()}
+        shown = [
+            Chart("intervals", charts.intervals(positive), "Median and 90% interval; the axis is logarithmic.", True),
+            Chart("densities", charts.densities(view.hyperparameters), "Posterior density, one line per chain."),
+        ]
+    if view.inducing is not None and len(view.quantities) == 1:
+        caption = "Median and 90% interval of the inducing inputs in order: where the model spends its detail."
+        shown.append(Chart("inducing", charts.inducing_ranks(view, view.inducing), caption))
+    if view.inducing is not None and view.is_map:
+        caption = "Draws of the inducing inputs among the data."
+        shown.append(Chart("inducing", charts.inducing_places(view, view.inducing), caption))
+    text = (
+        "A lengthscale is the distance over which latents change, in the units of the input; noise is in standard "
+        "deviations of a column."
+    )
+    return Section("Lengthscales and inducing inputs", [text], charts=shown)

@@ -1,0 +1,48 @@
+"""What a page is about, and how its numbers are written."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpbae.overview import Overview
+
+MOST_TABLE_ROWS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """What a page is about: a view of the model, the roles of its columns, and a test on hidden cells if there was."""
+
+    view: Overview
+    columns: Any = None
+    evaluation: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def model(self) -> Any:
+        return self.view.model
+
+    @property
+    def tests(self) -> list[Mapping[str, Any]]:
+        """What the test says of all columns together, one row per way of hiding and method."""
+        return [row for row in self.evaluation if row.get("column", "all") == "all"]
+
+    @functools.cached_property
+    def diagnostics(self) -> Any:
+        return self.model.diagnostics()
+
+
+def count(number: int, noun: str) -> str:
+    """3 rows, 1 row."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def cell(value: Any) -> str:
+    """A number in four digits, nothing for what is not known."""
+    if value is None:
+        return ""
+    if isinstance(value, float | np.floating):
+        return "" if value != value else f"{value:.4g}"
+    return str(value)
