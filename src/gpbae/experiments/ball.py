@@ -30,6 +30,7 @@ class Settings:
     width: int = 128
     weight_gain: float = 6.0  # logits of a sharp ball need large weights; with gain 1 the picture stays blurred
     num_inducing: int = 15
+    latent_noise: float = 0.03  # where the chain starts; it is sampled, for a wrong one would bend the lengthscale
     num_chains: int = 1
     num_warmup: int = 40
     num_samples: int = 45
@@ -132,7 +133,8 @@ def _shared(settings, seed, progress) -> dict[str, Any]:
 def _sgpbae(settings, seed, progress):
     from gpbae.estimators import SGPBAE
 
-    return SGPBAE(num_inducing=settings.num_inducing, num_warmup=settings.num_warmup, num_samples=settings.num_samples,
+    return SGPBAE(num_inducing=settings.num_inducing, latent_noise=settings.latent_noise, sample_latent_noise=True,
+                  num_warmup=settings.num_warmup, num_samples=settings.num_samples,
                   **_shared(settings, seed, progress))  # fmt: skip
 
 

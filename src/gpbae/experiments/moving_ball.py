@@ -26,7 +26,9 @@ EVERY = {
     "weight_prior": weights.FanIn(6.0),
     "num_map_steps": 600,
 }
-SPARSE = {"estimator": "SGPBAE", **EVERY, "num_inducing": 10}
+# The latent noise is sampled: told too large a one, the chain takes the path's own bends for noise and the lengthscale
+# comes out long.
+SPARSE = {"estimator": "SGPBAE", **EVERY, "num_inducing": 10, "latent_noise": 0.03, "sample_latent_noise": True}
 SWEEP = (5, 15, 20, 25, 30)
 MODELS = {
     "sgp-bae": {**SPARSE, "title": "SGP-BAE, M = 10"},
