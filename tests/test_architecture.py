@@ -7,6 +7,7 @@ import gpbae
 
 LAYERS = (
     "errors runtime watch",
+    "ondisk",
     "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
     "columns transforms",
     "kernels tables hmc",
@@ -14,12 +15,12 @@ LAYERS = (
     "priors",
     "autoencoder batches evaluation redraw",
     "inference posterior checkpoint recognition",
-    "health stiffness",
+    "health stiffness streamed",
     "starting fitted large",
     "answers",
     "blocks",
     "run",
-    "building questions inspection contract",
+    "building questions inspection contract outofcore",
     "streams",
     "estimators",
     "baselines",

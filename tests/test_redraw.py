@@ -52,3 +52,15 @@ def test_a_bent_decoder_keeps_its_posterior(noise):
     z = moved(jnp.asarray(start)[:, None], 0 * ones, ones, decode, y, jnp.ones((NUM, 2), bool), noise)
     assert stats.kstest(z[:, 0], lambda t: np.interp(t, grid, cdf)).pvalue > 1e-3
     assert np.mean(z[:, 0] != start) > 0.5
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 9])
+def test_small_factors_and_solves_are_those_of_the_library(dim):
+    rng = np.random.default_rng(dim)
+    A, b = rng.standard_normal((7, dim, dim)), rng.standard_normal((7, dim))
+    H = A @ np.swapaxes(A, 1, 2) + np.eye(dim)
+    L = redraw._cholesky(jnp.asarray(H))
+    np.testing.assert_allclose(L, np.linalg.cholesky(H), rtol=1e-10, atol=1e-12)
+    for solve, matrix in ((redraw._solve, L), (redraw._solve_transposed, jnp.swapaxes(L, 1, 2))):
+        expected = np.linalg.solve(np.asarray(matrix), b[..., None])[..., 0]
+        np.testing.assert_allclose(solve(L, jnp.asarray(b)), expected, rtol=1e-9)

@@ -86,7 +86,28 @@ class GroupBatch:
         return Batch(table.x[safe], table.y[safe], mask, valid, positions // n, blocks, scale)
 
 
-Batching = FullBatch | RowBatch | GroupBatch
+@dataclasses.dataclass(frozen=True)
+class StreamBatch:
+    """B rows of a table of `num_rows` that is elsewhere: the table at hand is the batch itself, or a sample of rows, of
+    which B random ones are taken."""
+
+    size: int
+    num_rows: int
+    is_exact = False
+    values_are_local = False
+
+    def select(self, key: Key[Array, ""], table: Table) -> Selection:
+        groups = jnp.arange(table.group_rows.shape[0])
+        if table.x.shape[0] == self.size:
+            return Selection(jnp.arange(self.size), groups)
+        return Selection(_draw(key, table.x.shape[0], self.size), groups)
+
+    def batch(self, table: Table, selection: Selection) -> Batch:
+        whole = RowBatch(self.size).batch(table, selection)
+        return whole._replace(scale=jnp.asarray(self.num_rows / self.size))
+
+
+Batching = FullBatch | RowBatch | GroupBatch | StreamBatch
 
 
 def _draw(key: Key[Array, ""], population: int, size: int) -> Int[Array, " size"]:

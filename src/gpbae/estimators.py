@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import checkpoint, inducing, networks, progress, run, start, starting, tables
+from gpbae import checkpoint, inducing, networks, outofcore, progress, run, start, starting, tables
 from gpbae.building import Building, check_count
 from gpbae.contract import Contract
 from gpbae.errors import InputError
 from gpbae.inspection import Inspection
 from gpbae.kernels import RBF, AbstractKernel, label_columns
+from gpbae.ondisk import OnDisk
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, seeded
 from gpbae.streams import Streams
 
@@ -71,7 +72,11 @@ class BAE(Building, Streams, Inspection, Contract):
 
         With `run_dir` the run is kept in that folder as it goes: called again with the same data and arguments, it goes
         on after the last checkpoint, to the same draws as if it had never stopped.  `load(run_dir)` reads the model.
+
+        With y (and x) as `gpbae.ondisk.OnDisk` the table stays on disk, however long it is, and latents are amortised.
         """
+        if isinstance(y, OnDisk):
+            return outofcore.fit(self, x, y, groups, run_dir)
         problem = self._prepare(x, y, groups)
         with self._keeping(run_dir, x, y, groups) as keeper:
             self._sample(*problem, keeper)
@@ -85,12 +90,12 @@ class BAE(Building, Streams, Inspection, Contract):
 
         return runfolder.keeping(run_dir, self, x, y, groups)
 
-    def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper) -> None:
+    def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper, feed=None) -> None:
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
         with progress.display(type(self).__name__, self.progress) as listener:
             if plan.amortised and not keeper.has_begun():
                 chains = starting.pretrain(plan, model.presented(table), static, chains, jnp.asarray(latents), 400)
-            result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper).run()
+            result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper, feed).run()
         self._keep(model, plan, table, static, result)
 
     def _keep(self, model, plan, table, static, result) -> None:

@@ -15,6 +15,7 @@ NUM_CLIMBS = 12
 NUM_MOVES = 2
 NUM_CLIMBS_FROM_GUESS = 6
 NUM_MOVES_FROM_MODE = 4
+MOST_WRITTEN_OUT = 8
 STEPS = (1.0, 0.3, 0.05, 0.0)
 WIDER = 1.1
 """Standard deviations of the proposal over those of the normal law: tails heavier than its own must be reachable."""
@@ -69,7 +70,7 @@ def _row_density(mean: Latents, variance: Latents, decode: Callable, log_prob: C
 
 def _proposal(key: Key[Array, ""], mode: Latents, L: Float[Array, "N C C"]) -> Latents:
     seed = jax.random.normal(key, mode.shape, mode.dtype)
-    return mode + WIDER * jax.scipy.linalg.solve_triangular(L, seed[..., None], lower=True, trans=1)[..., 0]
+    return mode + WIDER * _solve_transposed(L, seed)
 
 
 def _moved(key, z: Latents, mode: Latents, L, log_density: RowDensity, num_moves: int) -> Latents:
@@ -103,15 +104,48 @@ def _normal_law(
 
     def climb(z: Latents, _: None) -> tuple[Latents, None]:
         gradient, H = curved(z)
-        factor = jnp.linalg.cholesky(H)
-        direction = jax.scipy.linalg.cho_solve((factor, True), gradient[..., None])[..., 0]
+        factor = _cholesky(H)
+        direction = _solve_transposed(factor, _solve(factor, gradient))
         candidates = jnp.stack([z + s * direction for s in STEPS])
         heights = jax.vmap(log_density)(candidates)
         best = jnp.argmax(jnp.where(jnp.isfinite(heights), heights, -jnp.inf), axis=0)
         return jnp.take_along_axis(candidates, best[None, :, None], axis=0)[0], None
 
     mode = jax.lax.scan(climb, begin, None, length=num_climbs)[0]
-    return mode, jnp.linalg.cholesky(curved(mode)[1])
+    return mode, _cholesky(curved(mode)[1])
+
+
+# A library call for each of a million matrices of two by two takes far longer than their arithmetic: the loops over C
+# are written out, and the arithmetic runs over all rows at once.
+
+
+def _cholesky(H: Float[Array, "N C C"]) -> Float[Array, "N C C"]:
+    """Lower factors."""
+    C = H.shape[-1]
+    if C > MOST_WRITTEN_OUT:
+        return jnp.linalg.cholesky(H)
+    L: list[list[Array]] = [[jnp.zeros(H.shape[0])] * C for _ in range(C)]
+    for i in range(C):
+        for j in range(i + 1):
+            rest = H[:, i, j] - sum((L[i][k] * L[j][k] for k in range(j)), jnp.zeros(H.shape[0]))
+            L[i][j] = jnp.sqrt(rest) if i == j else rest / L[j][j]
+    return jnp.stack([jnp.stack(row, axis=-1) for row in L], axis=-2)
+
+
+def _solve(L: Float[Array, "N C C"], b: Latents) -> Latents:
+    """L⁻¹ b, row by row."""
+    C = L.shape[-1]
+    if C > MOST_WRITTEN_OUT:
+        return jax.scipy.linalg.solve_triangular(L, b[..., None], lower=True)[..., 0]
+    x: list[Array] = []
+    for i in range(C):
+        x.append((b[:, i] - sum((L[:, i, k] * x[k] for k in range(i)), jnp.zeros(len(b)))) / L[:, i, i])
+    return jnp.stack(x, axis=-1)
+
+
+def _solve_transposed(L: Float[Array, "N C C"], b: Latents) -> Latents:
+    """L⁻ᵀ b, row by row: the same with rows and columns counted from the end."""
+    return _solve(jnp.swapaxes(L, 1, 2)[:, ::-1, ::-1], b[:, ::-1])[:, ::-1]
 
 
 def _with_slopes(decode: Callable, z: Latents) -> tuple[Cells, Float[Array, "N P C"]]:

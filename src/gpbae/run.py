@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from gpbae import checkpoint, inference, sghmc, starting
+from gpbae import checkpoint, inference, sghmc, starting, streamed
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.checkpoint import Keeper
 from gpbae.errors import GpbaeError
 from gpbae.health import culprits_of, finite_chains, keep_sound, total
 from gpbae.inference import Chain, Plan
+from gpbae.ondisk import Feed
 from gpbae.stiffness import Stiffness, measure
 
 COLDEST = 1e-3
@@ -62,9 +63,9 @@ class Sampler:
     """
 
     def __init__(self, model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, budget: Budget,
-                 listener: Listener, keeper: Keeper | None = None):  # fmt: skip
+                 listener: Listener, keeper: Keeper | None = None, feed: Feed | None = None):  # fmt: skip
         self.model, self.plan, self.table, self.static, self.budget = model, plan, table, static, budget
-        self.chains, self.listener = chains, listener
+        self.chains, self.listener, self.feed = chains, listener, feed
         self.num_chains = chains.sweep.shape[0]
         self.dead, self.noise = np.zeros(self.num_chains, bool), None
         self.step_sizes, self.noise_shares, self.stiffest = np.zeros((3, self.num_chains))
@@ -161,6 +162,12 @@ class Sampler:
         )
 
     def _block(self, temperatures: np.ndarray, adapting: bool):
+        if self.feed is not None:
+            rows = self.feed.block(int(self.chains.sweep[0]), len(temperatures))
+            return streamed.run_block(
+                self.model, self.plan, self.table, self.static, self.chains, self._settings(),
+                jnp.asarray(temperatures), jnp.asarray(adapting), rows,
+            )  # fmt: skip
         return inference.run_block(
             self.model, self.plan, self.table, self.static, self.chains, self._settings(),
             jnp.asarray(temperatures), jnp.asarray(adapting),

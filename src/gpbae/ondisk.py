@@ -1,0 +1,104 @@
+"""Tables that stay on disk: rows are gathered a block of sweeps at a time, the next while this one is computed."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpbae.errors import InputError
+
+ROWS_AT_A_TIME = 65_536
+
+
+class OnDisk:
+    """Rows that are read when they are needed: an .npy file, or any array that is indexed by sorted row numbers
+    (`numpy.memmap`, an HDF5 dataset, a Zarr array).  NaN is a missing cell."""
+
+    def __init__(self, source: Any):
+        if isinstance(source, str | Path):
+            try:
+                source = np.load(source, mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError) as problem:
+                raise InputError(f"OnDisk needs an .npy file of numbers; got {source}: {problem}.") from None
+        if not hasattr(source, "shape") or not hasattr(source, "dtype") or np.dtype(source.dtype).kind not in "biuf":
+            raise InputError(f"OnDisk needs a file or an array of numbers; got {type(source).__name__}.")
+        if len(source.shape) == 0 or 0 in source.shape:
+            raise InputError(f"OnDisk needs at least one row and one column; got shape {tuple(source.shape)}.")
+        self.source = source
+        self.shape: tuple[int, ...] = tuple(source.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """These rows, in any order, with repetitions if there are any: read in the order of the file."""
+        distinct, back = np.unique(numbers, return_inverse=True)
+        return np.asarray(self.source[distinct], np.float64)[back.reshape(-1)].reshape(
+            *np.shape(numbers), *self.shape[1:]
+        )
+
+
+def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
+    """Columns of a Parquet file copied to an .npy file of float32, some rows at a time: single rows of an .npy file can
+    be reached, those of a row group cannot."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        if missing := [name for name in columns if name not in file.schema_arrow.names]:
+            raise InputError(f"{path} must have the columns asked for; missing {', '.join(missing)}.")
+        shape = (file.metadata.num_rows, len(columns))
+        out = np.lib.format.open_memmap(to, mode="w+", dtype=np.float32, shape=shape)
+        start = 0
+        for batch in file.iter_batches(batch_size=ROWS_AT_A_TIME, columns=columns):
+            table = batch.to_pandas()
+            out[start : start + len(table)] = table[columns].to_numpy(np.float32, na_value=np.nan)
+            start += len(table)
+        out.flush()
+    return OnDisk(to)
+
+
+class Rows(NamedTuple):
+    """Rows of a block of sweeps, axes (chain, sweep, row, ...)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    mask: np.ndarray
+    group: np.ndarray
+
+
+class Feed:
+    """Gives every sweep of every chain its rows.  Which ones depends on seed, chain and sweep only: a block that is
+    repeated sees the same."""
+
+    def __init__(
+        self, gather: Callable[[np.ndarray], Rows], num_rows: int, batch_size: int, num_chains: int, seed: int
+    ):
+        self.gather, self.num_rows, self.batch_size = gather, num_rows, batch_size
+        self.num_chains, self.seed = num_chains, seed
+        self.pool = ThreadPoolExecutor(1, "gpbae-rows")
+        self.coming: tuple[tuple[int, int], Future[Rows]] | None = None
+
+    def numbers(self, sweep: int, num_sweeps: int) -> np.ndarray:
+        """(chain, sweep, row) numbers of rows, drawn independently and uniformly."""
+
+        def drawn(chain, s):
+            rng = np.random.Generator(np.random.Philox(key=[self.seed, chain], counter=[0, 0, 0, s]))
+            return rng.integers(0, self.num_rows, self.batch_size)
+
+        return np.array([[drawn(c, sweep + s) for s in range(num_sweeps)] for c in range(self.num_chains)])
+
+    def block(self, sweep: int, num_sweeps: int) -> Rows:
+        """Rows of the sweeps from this one on; the block after it is fetched meanwhile."""
+        asked = (sweep, num_sweeps)
+        rows = self.coming[1].result() if self.coming and self.coming[0] == asked else self._fetch(*asked)
+        following = (sweep + num_sweeps, num_sweeps)
+        self.coming = (following, self.pool.submit(self._fetch, *following))
+        return rows
+
+    def _fetch(self, sweep: int, num_sweeps: int) -> Rows:
+        return self.gather(self.numbers(sweep, num_sweeps))
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)

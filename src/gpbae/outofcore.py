@@ -1,0 +1,88 @@
+"""Fit a table that stays on disk: what must be chosen from the data is chosen from a sample, the chains see all of it.
+
+Latents are amortised.  A row of ten million is seen by 36 000 steps of 256 rows less than once, so that a latent kept
+for it would hardly have moved from where it was born; born from the encoder at every sweep it gets K steps.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gpbae import checkpoint, tables
+from gpbae.batches import StreamBatch
+from gpbae.errors import InputError
+from gpbae.ondisk import Feed, OnDisk, Rows
+from gpbae.priors import SeededPrior
+
+SAMPLE = 10_000
+BATCH = 256
+
+
+def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
+    """Sample the posterior given all rows; the table that is kept with the model is the sample."""
+    _check(estimator, x, y, run_dir)
+    labels = tables.group_codes(groups, len(y))
+    chosen = _sample(labels, len(y), estimator.seed)
+    some_x = None if x is None else _rows(x, chosen)
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(
+        some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]]
+    )
+    if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
+        raise InputError(
+            f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
+        )
+    batch_size = min(estimator.batch_size or BATCH, len(chosen), len(y))
+    batching = StreamBatch(batch_size, len(y))
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False)
+    model = dataclasses.replace(model, values_are_local=False)
+    codes = tables.find_labels(labels.labels, estimator.groups_)[labels.codes]
+
+    def gather(numbers: np.ndarray) -> Rows:
+        values = y.rows(numbers).reshape(*numbers.shape, -1)
+        _refuse_infinite(values)
+        mask = ~np.isnan(values)
+        scaled = np.where(mask, estimator.scaler_.forward(np.where(mask, values, estimator.scaler_.location)), 0.0)
+        inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
+        inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
+        return Rows(inputs, scaled, mask, codes[numbers])
+
+    feed = Feed(gather, len(y), batch_size, estimator.num_chains, estimator.seed)
+    try:
+        estimator._sample(model, plan, table, decoder_of, encoder_of, latents, checkpoint.Keeper(), feed)
+    finally:
+        feed.close()
+    return estimator
+
+
+def _check(estimator: Any, x: Any, y: OnDisk, run_dir: Any) -> None:
+    if run_dir is not None:
+        raise InputError(
+            "run_dir keeps a copy of the table, which OnDisk is there to avoid; fit without it, then save."
+        )
+    if estimator.latents == "persistent":
+        raise InputError("Latents of rows on disk are amortised; pass latents='auto', or an array to keep them.")
+    if x is not None and len(x) != len(y):
+        raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
+
+
+def _sample(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
+    """Random rows, and one of every group, in the order of the file."""
+    rng = np.random.default_rng([seed, 7])
+    chosen = rng.choice(num_rows, min(SAMPLE, num_rows), replace=False)
+    _, first = np.unique(labels.codes, return_index=True)
+    return np.unique(np.concatenate([chosen, first]))
+
+
+def _rows(x: Any, numbers: np.ndarray) -> np.ndarray:
+    return x.rows(numbers) if isinstance(x, OnDisk) else np.asarray(x)[numbers]
+
+
+def _is_blind(estimator: Any) -> bool:
+    """Models without inputs forget them."""
+    return not hasattr(estimator, "kernel")
+
+
+def _refuse_infinite(values: np.ndarray) -> None:
+    if np.isinf(values).any():
+        raise InputError("y must be finite or NaN; got an infinity on disk. Mark it as NaN.")
