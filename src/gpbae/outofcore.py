@@ -36,7 +36,7 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
     batching = StreamBatch(batch_size, len(y))
     plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False)
     model = dataclasses.replace(model, values_are_local=False)
-    codes = tables.find_labels(labels.labels, estimator.groups_)[labels.codes]
+    slots = tables.find_labels(labels.labels, estimator.groups_).astype(np.int32)
 
     def gather(numbers: np.ndarray) -> Rows:
         values = y.rows(numbers).reshape(*numbers.shape, -1)
@@ -45,7 +45,7 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         scaled = np.where(mask, estimator.scaler_.forward(np.where(mask, values, estimator.scaler_.location)), 0.0)
         inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
         inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
-        return Rows(inputs, scaled, mask, codes[numbers])
+        return Rows(inputs, scaled, mask, slots[labels.codes[numbers]])
 
     feed = Feed(gather, len(y), batch_size, estimator.num_chains, estimator.seed)
     try:

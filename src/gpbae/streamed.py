@@ -33,4 +33,4 @@ def _run(model, plan, group_rows, static, chains, settings, temperatures, adapti
         chain, reports = jax.lax.scan(body, chain, (temperatures, own_rows))
         return chain, jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
 
-    return jax.vmap(one_chain)(chains, settings.step_size, settings.noise, given)
+    return inference.over_chains(one_chain)(chains, settings.step_size, settings.noise, given)
