@@ -235,6 +235,8 @@ def test_impute_fills_gaps_and_touches_nothing_else(table, fitted):
     assert (after[before.columns] == before)[~gaps].fillna(True).all(axis=None)
     assert np.isfinite(after[["a", "b"]].astype(float)).all(axis=None)
     assert (after["a_lower"].astype(float) < after["a_upper"].astype(float)).all()
+    computed = [*after["a"][gaps["a"]], *after["b"][gaps["b"]], *after["a_lower"], *after["b_upper"]]
+    assert max(len(cell.lstrip("-0.").split("e")[0].replace(".", "")) for cell in computed) <= files.DIGITS
 
 
 def test_predict_needs_inputs_and_groups_only(table, fitted):
@@ -423,6 +425,12 @@ def test_arrays_become_columns(tmp_path):
     np.savez(tmp_path / "b.npz", x=np.arange(3.0), y=np.ones((4, 2)))
     with pytest.raises(InputError, match="one row per observation"):
         files.read(tmp_path / "b.npz")
+
+
+def test_computed_numbers_are_written_in_few_digits_whatever_their_size():
+    values = [0.1 + 0.2, 1e-20 / 3, -123456.789, 1e20 / 3, 0.0, np.nan, np.inf, 5.0]
+    text = files.readable(pd.DataFrame({"a": values, "b": 2})).to_csv(index=False).split()
+    assert text[1:] == ["0.3,2", "3.333333e-21,2", "-123456.8,2", "3.333333e+19,2", "0.0,2", ",2", "inf,2", "5.0,2"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.txt", "x"), ("a.csv", ""), ("a.csv", "x,y\n"), ("a.npz", "x")])

@@ -1,6 +1,7 @@
 """`gpbae impute`, `predict` and `encode`: what a run says of a table, as a table."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,13 +18,15 @@ def impute(
     first: options.From = None, last: options.To = None, force: options.Force = False, quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
     """Fill the gaps of a table with the posterior mean; cells that are there stay as they are."""
-    from gpbae.cli import roles
+    from gpbae.cli import files, roles
 
     def filled(table, answer):
         values = answer.filled.set_axis(table.rows.index, axis=0)
-        is_text = output.suffix.lower() == ".csv"
-        done = roles.fill(table.rows, values, table.columns) if is_text else table.rows.assign(**values)
-        return _with_interval(done, answer, table.columns.outputs, interval)
+        if not files.is_text(output):
+            done = table.rows.assign(**values)
+        else:
+            done = roles.fill(table.rows, files.readable(values), table.columns)
+        return _beside(done, output, *_ends(table, answer, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "impute", filled)
 
@@ -39,9 +42,9 @@ def predict(
     """
 
     def predicted(table, answer):
-        point = {name: answer.point[name].to_numpy() for name in table.columns.outputs}
-        done = table.rows.filter(table.columns.carried()).assign(**point)
-        return _with_interval(done, answer, table.columns.outputs, interval)
+        done = table.rows.filter(table.columns.carried())
+        point = answer.point[list(table.columns.outputs)]
+        return _beside(done, output, point, *_ends(table, answer, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
 
@@ -54,10 +57,9 @@ def encode(
     """Write the latents of every row: posterior mean and standard deviation."""
 
     def encoded(table, answer):
-        done = table.rows.filter(table.columns.carried())
-        for name in answer.mean.columns:
-            done[name], done[f"{name}_sd"] = answer.mean[name].to_numpy(), answer.sd[name].to_numpy()
-        return done
+        done, mean, sd = table.rows.filter(table.columns.carried()), answer.mean, answer.sd
+        each = [part for name in mean.columns for part in (mean[[name]], sd[[name]].add_suffix("_sd"))]
+        return _beside(done, output, *each)
 
     _answer(Where(run, data, output, first, last, force, quiet), "encode", encoded)
 
@@ -88,13 +90,20 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
         writer.write(done)
 
 
-def _with_interval(table: Any, answer: Any, names: tuple[str, ...], level: float | None) -> Any:
-    """Two more columns for every output but labels, which have no order."""
-    if level is None:
-        return table
+def _beside(rows: Any, output: Path, *computed: Any) -> Any:
+    """Computed columns to the right of the rows'."""
     import pandas as pd
 
+    from gpbae.cli import files
+
+    parts = [part.set_axis(rows.index, axis=0) for part in computed]
+    return pd.concat([rows, *(map(files.readable, parts) if files.is_text(output) else parts)], axis=1)
+
+
+def _ends(table: reading.Table, answer: Any, level: float | None) -> list[Any]:
+    """NAME_lower and NAME_upper of every output but labels, which have no order; nothing where no level is given."""
+    if level is None:
+        return []
     low, high = answer.interval(level)
-    ordered = [name for name in names if low[name].notna().any()]
-    ends = {f"{n}_{end}": side[n].to_numpy() for n in ordered for end, side in (("lower", low), ("upper", high))}
-    return pd.concat([table, pd.DataFrame(ends, index=table.index)], axis=1)
+    ordered = [name for name in table.columns.outputs if low[name].notna().any()]
+    return [side[[n]].add_suffix(end) for n in ordered for side, end in ((low, "_lower"), (high, "_upper"))]

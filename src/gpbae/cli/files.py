@@ -16,6 +16,9 @@ from gpbae.errors import InputError
 if TYPE_CHECKING:
     import pandas
 
+DIGITS = 7
+"""Of numbers that were computed, in text: networks in single precision have no more."""
+
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
@@ -116,3 +119,22 @@ def check_output(path: Path, force: bool = False) -> None:
     if path.exists() and not force:
         raise InputError(f"{path} exists already; pass --force to replace it, or name another file.")
     storage.make_folder(path.parent)
+
+
+def is_text(path: Path) -> bool:
+    """Whether numbers are written for people to read."""
+    return path.suffix.lower() == ".csv"
+
+
+def readable(computed: "pandas.DataFrame") -> "pandas.DataFrame":
+    """Computed numbers with as many digits as mean something."""
+    return computed.apply(lambda column: _rounded(column) if column.dtype.kind == "f" else column)
+
+
+def _rounded(column: Any) -> Any:
+    """To whole multiples of a power of ten; powers up to 10²² are exact, so no digits are left over."""
+    values = column.to_numpy(float, na_value=np.nan)
+    size = np.where(np.isfinite(values) & (values != 0), np.abs(values), 1.0)
+    places = np.clip(DIGITS - 1 - np.floor(np.log10(size)), -290, 290)
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    return type(column)(np.round(values * up / down) * down / up, index=column.index)
