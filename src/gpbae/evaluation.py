@@ -53,6 +53,10 @@ class Holdout:
         else:
             hidden = self._column(mask, x, names)
         if not hidden.any():
+            if not isinstance(self.how, str):
+                raise InputError(
+                    f"Column {self.how[1]} has no known cell from {self.how[2]} on; choose an earlier start."
+                )
             raise InputError(f"holdout={self.share} hides no cell of this table; pass a larger share.")
         if not (mask & ~hidden).any():
             raise InputError("Hiding these cells leaves none to learn from; pass a smaller holdout.")

@@ -8,13 +8,16 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
+import typer.main
 
 from gpbae import __version__, cli
 from gpbae.cli import files, long, pieces, roles, runs
+from gpbae.cli.app import app
 from gpbae.errors import GpbaeError, InputError
 
-COMMANDS = [["demo"], ["verify"], ["bench"], ["fit"], ["resume"], ["impute"], ["predict"], ["encode"], ["diagnose"],
-            ["report"], ["reproduce"], ["data", "list"], ["data", "fetch"]]  # fmt: skip
+GROUP = typer.main.get_command(app)
+COMMANDS = [[name, *more] for name, command in GROUP.commands.items()
+            for more in ([[inner] for inner in command.commands] if hasattr(command, "commands") else [[]])]  # fmt: skip
 TINY = """
 latent_dim = 1
 decoder = "linear"
@@ -330,6 +333,11 @@ FILES = {
     "key.toml": "num_inducig = 3\n",
     "value.toml": "num_inducing = 'many'\n",
     "done.csv": "taken",
+    "one.csv": "t,a,b\n1,2,3\n",
+    "iso.csv": "t,a\n2004-01-01,1\n2004-01-02,2\n",
+    "when.csv": "time\n2004-03-28T02:00+01:00\n",
+    "known.csv": "time,id\n2004-03-28T02:00+01:00,000\n",
+    "text.csv": "time,id,a,b\n2004-03-28T02:00+01:00,000,oops,1\n",
 }
 FIT = ["fit", "{here}/good.csv", "--inputs", "t", "--out", "{here}/run"]
 WRONG = {
@@ -389,6 +397,55 @@ WRONG = {
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
                      "--interval"),
     "log nowhere": ([*FIT, "--log-json", "{here}/none/log"], 1, "Could not open"),
+    "one row": (["fit", "{here}/one.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least 2 rows"),
+    "bad --to": ([*FIT, "--to", "monday"], 1, "Expected a number"),
+    "one row in range": ([*FIT, "--to", "2"], 1, "at least 2 rows"),
+    "places without inputs": (["fit", "{here}/good.csv", "--model", "bae", "--from", "1", "--out", "{here}/run"], 1,
+                              "name one with --inputs"),
+    "other dates than said": (["fit", "{here}/iso.csv", "--inputs", "t", "--date-format", "%d/%m/%Y", "--out",
+                               "{here}/run"], 1, "must hold a date in every row; got '2004-01-01' in row 1"),
+    "group modelled": ([*FIT, "--groups", "id", "--outputs", "id,a"], 1, "got id as both"),
+    "excluded but not there": ([*FIT, "--exclude", "zz"], 1, "Expected a column 'zz'"),
+    "no latents": ([*FIT, "--latent-dim", "0"], 2, "--latent-dim"),
+    "negative seed": ([*FIT, "--seed", "-1"], 2, "--seed"),
+    "empty blocks": ([*FIT, "--evaluate", "blocks", "--block-length", "0"], 2, "--block-length"),
+    "hidden column that is none": ([*FIT, "--evaluate", "column:z:2"], 1, "Expected a column 'z'"),
+    "hidden from no place": ([*FIT, "--evaluate", "column:a:monday"], 1, "Expected a number"),
+    "hidden beyond the end": ([*FIT, "--evaluate", "column:a:100"], 1, "choose an earlier start"),
+    "no chains": ([*FIT, "--set", "num_chains=0"], 1, "num_chains must be a whole number of at least 1"),
+    "unknown likelihood": ([*FIT, "--set", "likelihood=gausian"], 1, "got 'gausian'"),
+    "likelihood of no column": ([*FIT, "--set", "likelihood={z = 'poisson'}"], 1, "names the column 'z'; y has a, b"),
+    "likelihood that cannot be": ([*FIT, "--set", "likelihood=bernoulli"], 1, "got 2 in column a"),
+    "log of resume nowhere": (["resume", "{here}", "--log-json", "{here}/none/log"], 1, "Could not open"),
+    "odd interval to predict": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "0"], 2,
+                                "--interval"),
+    "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "RUNS"),
+    "one run to merge": (["merge", "{here}", "--out", "{here}/merged"], 1, "at least two"),
+    "no runs to merge": (["merge", "{here}", "{here}", "--out", "{here}/merged"], 1, "must be a folder of fit"),
+    "unknown experiment": (["reproduce", "mnist", "--out", "{here}/r"], 2, "rotated-mnist"),
+    "unknown rival": (["reproduce", "jura", "--models", "vaee", "--out", "{here}/r"], 2, "got 'vaee'"),
+    "unknown budget": (["reproduce", "jura", "--budget", "long", "--out", "{here}/r"], 2, "quick or full"),
+    "no seeds": (["reproduce", "jura", "--seeds", "0", "--out", "{here}/r"], 2, "--seeds"),
+    "no such fold": (["reproduce", "jura", "--fold", "7", "--out", "{here}/r"], 2, "--fold"),
+    "bench into a file": (["bench", "--out", "{here}/done.csv"], 2, "done.csv"),
+    "demo into a file": (["demo", "--out", "{here}/done.csv"], 2, "done.csv"),
+    "unknown dataset": (["data", "fetch", "nonsense"], 1, "got 'nonsense'"),
+    # Of a run: {run} was fitted to time and id, a and b.
+    "no input to predict at": (["predict", "{run}", "{here}/good.csv", "-o", "{here}/o.csv"], 1, "a column 'time'"),
+    "no group to predict in": (["predict", "{run}", "{here}/when.csv", "-o", "{here}/o.csv"], 1, "a column 'id'"),
+    "no output to fill": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv"], 1, "a column 'a'"),
+    "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1, "got 'oops' in row 1"),
+    "filled from no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "monday"], 1,
+                            "got 'monday'"),
+    "filled to no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--to", "x"], 1, "got 'x'"),
+    "nothing to predict": (["predict", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "2030-01-01"], 1,
+                           "No row of 'time'"),
+    "predicted to the start": (["predict", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--to", "1990-01-01"], 1,
+                               "No row of 'time'"),
+    "nothing to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv", "--from", "2030-01-01"], 1,
+                          "No row of 'time'"),
+    "encoded to the start": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv", "--to", "1990-01-01"], 1,
+                             "No row of 'time'"),
 }  # fmt: skip
 
 
@@ -401,15 +458,31 @@ def here(tmp_path_factory):
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_call_is_answered_in_one_sentence(what, here, monkeypatch, capsys):
+def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "400")
     arguments, code, words = WRONG[what]
-    assert run(*(argument.replace("{here}", str(here)) for argument in arguments)) == code
+    fitted = request.getfixturevalue("fitted") if "{run}" in arguments else ""
+    capsys.readouterr()
+    given = [argument.replace("{here}", str(here)).replace("{run}", str(fitted)) for argument in arguments]
+    assert run(*given) == code
     said = capsys.readouterr()
     assert words in " ".join(said.err.split()) and "Traceback" not in said.err
     if code == 1:
         errors = [line for line in said.err.splitlines() if line.startswith("Error: ")]
         assert said.out == "" and len(errors) == 1 and "Unexpected" not in errors[0]
+
+
+def test_every_option_has_a_wrong_call():
+    """But those of `--version` and the like, which take no value."""
+    calls = [*BAD_USAGE, *(arguments for arguments, _, _ in WRONG.values())]
+    for words in COMMANDS:
+        command = GROUP
+        for word in words:
+            command = command.commands[word]
+        mine = [call for call in calls if call[: len(words)] == words]
+        for option in command.params:
+            if option.param_type_name == "option" and not option.is_flag:
+                assert any(set(option.opts) & set(call) for call in mine), f"{words} {option.opts[0]}"
 
 
 def test_outputs_are_refused_before_the_work(tmp_path, capsys):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from gpbae.cli import terminal
 from gpbae.errors import InputError
 
+FEWEST_ROWS = 2
+
 
 class Wish(NamedTuple):
     """What the options of `fit` say of a table, as they were typed."""
@@ -56,6 +58,10 @@ def read(path: Path, wish: Wish) -> Table:
     from gpbae.cli import files
 
     columns, rows = _stretch(files.read(path), wish)
+    if len(rows) < FEWEST_ROWS:
+        raise InputError(
+            f"A fit needs at least {FEWEST_ROWS} rows to learn from; got {len(rows)}. Name a longer table."
+        )
     columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)))
     for name, dates in columns.dates.items():
         terminal.say(f"{name} is read as {dates.words}.")
