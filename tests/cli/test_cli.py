@@ -16,8 +16,8 @@ from gpbae.cli.app import app
 from gpbae.errors import GpbaeError, InputError
 
 GROUP = typer.main.get_command(app)
-COMMANDS = [[name, *more] for name, command in GROUP.commands.items()
-            for more in ([[inner] for inner in command.commands] if hasattr(command, "commands") else [[]])]  # fmt: skip
+INNER = {name: list(getattr(command, "commands", [])) for name, command in GROUP.commands.items()}
+COMMANDS = [[name, inner] if inner else [name] for name, found in INNER.items() for inner in found or [""]]
 TINY = """
 latent_dim = 1
 decoder = "linear"
@@ -419,7 +419,7 @@ WRONG = {
     "log of resume nowhere": (["resume", "{here}", "--log-json", "{here}/none/log"], 1, "Could not open"),
     "odd interval to predict": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "0"], 2,
                                 "--interval"),
-    "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "RUNS"),
+    "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "gpbae merge -h"),
     "one run to merge": (["merge", "{here}", "--out", "{here}/merged"], 1, "at least two"),
     "no runs to merge": (["merge", "{here}", "{here}", "--out", "{here}/merged"], 1, "must be a folder of fit"),
     "unknown experiment": (["reproduce", "mnist", "--out", "{here}/r"], 2, "rotated-mnist"),
