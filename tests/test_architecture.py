@@ -1,6 +1,7 @@
 """Imports point down: a module knows only what stands above it in this list.  Names on one line are strangers."""
 
 import ast
+import graphlib
 from pathlib import Path
 
 import gpbae
@@ -40,15 +41,21 @@ CONVENIENCES = {
 SOURCE = Path(gpbae.__file__).parent
 
 
-def imported(path):
-    """Modules of the package that a file imports, wherever in the file, but for types only."""
+def imports(path):
+    """Where a file imports from, and what, wherever in the file, but for types only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     guards = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test)]
     for_types = {id(n) for guard in guards for n in ast.walk(guard)}
     for node in ast.walk(tree):
-        home = node.module.split(".") if isinstance(node, ast.ImportFrom) and node.module else [""]
-        if home[0] == "gpbae" and id(node) not in for_types:
-            yield from home[1:2] or (alias.name for alias in node.names if alias.name in LEVEL)
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in for_types:
+            yield node.module.split("."), [alias.name for alias in node.names]
+
+
+def imported(path):
+    """Modules of the package that a file imports."""
+    for home, names in imports(path):
+        if home[0] == "gpbae":
+            yield from home[1:2] or (name for name in names if name in LEVEL)
 
 
 def test_imports_point_down():
@@ -59,3 +66,17 @@ def test_imports_point_down():
         for name in imported(path):
             if importer != name and (importer, name) not in CONVENIENCES:
                 assert LEVEL[name] < LEVEL[importer], f"{path.name} imports {name}, which is not below {importer}"
+
+
+def neighbours(path):
+    """Modules of its own folder that a file imports."""
+    folder = ["gpbae", *path.relative_to(SOURCE).parent.parts]
+    for home, names in imports(path):
+        if home[: len(folder)] == folder:
+            yield from (n for n in home[len(folder) :][:1] or names if (path.parent / f"{n}.py").is_file())
+
+
+def test_modules_of_a_folder_import_each_other_in_one_direction():
+    for folder in {path.parent for path in SOURCE.rglob("*.py")} - {SOURCE}:
+        imports = {path.stem: set(neighbours(path)) for path in folder.glob("*.py") if path.stem != "__init__"}
+        tuple(graphlib.TopologicalSorter(imports).static_order())  # a circle is an error that names its members
