@@ -17,13 +17,22 @@ def test_a_chi_square_sees_ranks_that_are_not_uniform():
     assert p["fair"] > 1e-4 and p["narrow"] < 1e-6
 
 
+def test_the_mean_rank_sees_a_shift():
+    rng = np.random.default_rng(1)
+    fair, shifted = rng.integers(16, size=200), rng.binomial(15, rng.beta(1.5, 1.0, size=200))
+    errors = verify.rank_errors({"fair": fair, "shifted": shifted})
+    assert abs(errors["fair"]) < 4 < errors["shifted"]
+
+
 def test_ranks_are_uniform_over_a_few_replicates():
-    ranks = verify.calibration_ranks(40, budget=dataclasses.replace(verify.CALIBRATION, thinning=16))
-    p = verify.p_values({"all": np.concatenate(list(ranks.values())), **ranks})
-    assert min(p.values()) > 1e-4, p
+    ranks = verify.calibration_ranks(40, budget=dataclasses.replace(verify.CALIBRATION, thinning=8))
+    assert min(verify.p_values(ranks).values()) > 1e-4
+    assert max(map(abs, verify.rank_errors(ranks).values())) < 4.5
 
 
 @pytest.mark.slow
 def test_ranks_are_uniform():
-    p = verify.p_values(verify.calibration_ranks(208))
+    ranks = verify.calibration_ranks(208)
+    p, errors = verify.p_values(ranks), verify.rank_errors(ranks)
     assert min(p.values()) > 0.01, p
+    assert max(map(abs, errors.values())) <= 4, errors

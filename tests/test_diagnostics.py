@@ -45,6 +45,14 @@ def test_chains_in_different_modes_are_flagged(rng):
     assert any("Chains disagree" in s for s in sentences({"a": chains}))
 
 
+def test_one_bad_quantity_among_many_is_named(rng):
+    good = {f"output {i}": rng.standard_normal((4, 100)) for i in range(29)}
+    bad = np.array([-5.0, 5.0, -5.0, 5.0])[:, None] + rng.standard_normal((4, 100))
+    assert sentences(good) == []
+    (said,) = sentences({**good, "lengthscale": bad})
+    assert "Chains disagree about lengthscale" in said
+
+
 def test_a_drifting_chain_is_flagged(rng):
     chains = np.linspace(0, 10, 100)[None] + rng.standard_normal((4, 100))
     assert diagnostics.convergence(chains)[0] > 1.5

@@ -1,5 +1,6 @@
 """The four models from outside: every kind of table, scikit-learn's contract, units, types, and words for mistakes."""
 
+import copy
 import itertools
 
 import jax
@@ -204,6 +205,19 @@ def test_a_table_may_be_constant_empty_or_repeated_in_places(fitted):
         assert np.isfinite(model.predict(x).mean).all()
         assert np.isfinite(model.impute(x, y).filled).all()
     assert abs(plain().fit(X, constant).predict(X).mean[:, 1].mean() - 7.0) < 5.0
+
+
+def test_a_fit_that_fails_leaves_the_last_one_alone(fitted, monkeypatch):
+    model = copy.copy(fitted)
+    before = model.predict(X).mean
+
+    def break_off(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(model), "_sample", break_off)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, 100.0 * table())
+    np.testing.assert_array_equal(model.predict(X).mean, before)
 
 
 def test_one_row_is_a_table_too():

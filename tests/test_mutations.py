@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import checks
-from gpbae import autoencoder, batches, inference, likelihoods, linalg, sghmc
+from gpbae import autoencoder, batches, gp, inference, likelihoods, linalg, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.priors import deep
 
@@ -89,6 +89,16 @@ def missing_log_determinant(patch):
     patch.setattr(linalg, "log_determinant", lambda factor: jnp.zeros(factor.shape[:-2]))
 
 
+def missing_collapsed_determinant(patch):
+    exact = gp.values_posterior
+
+    def forgetful(*arguments):
+        law = exact(*arguments)
+        return law._replace(log_marginal=law.log_marginal + 0.5 * law.log_determinant)
+
+    patch.setattr(gp, "values_posterior", forgetful)
+
+
 def large_jitter(patch):
     patch.setattr(linalg, "JITTER", 1000 * linalg.JITTER)
 
@@ -125,6 +135,10 @@ MUTANTS = {
     "inverted mask": (inverted_mask, checks.check_masked_gaussian_counts_observed_cells_only),
     "swapped friction": (swapped_friction, checks.check_one_dimensional_gaussian_law),
     "missing log-determinant": (missing_log_determinant, checks.check_exact_density_is_multivariate_normal),
+    "missing log-determinant of the values": (
+        missing_collapsed_determinant,
+        checks.check_fitc_at_the_data_is_the_exact_process,
+    ),
     "jitter × 1000": (large_jitter, checks.check_fitc_at_the_data_is_the_exact_process),
     "stale momentum": (stale_momentum, checks.check_newborn_latents_inherit_no_momentum),
     "E[log] in the deep GP": (mean_of_logs, checks.check_deep_density_is_the_log_of_a_mean),

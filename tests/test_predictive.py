@@ -65,6 +65,15 @@ def test_variance_parts_add_up(answer):
     assert (parts["GP values"][:, :2] > parts["decoder"][:, :2]).all()  # what the features explain is given to them
 
 
+def test_a_decoder_that_does_not_vary_gets_no_variance():
+    """η differs by latents alone, R of them a draw: their mean still varies, and that is not the decoder's doing."""
+    eta = np.random.default_rng(3).standard_normal((2000, R, T, P))
+    parts = Predictive(eta, every_draw(Gaussian(NOISE), 2000), UNIT, Frame((P,))).variance_parts()
+    error = np.sqrt(2 / (2000 * R))
+    np.testing.assert_allclose(parts["latent conditional"], 1.0, atol=4.5 * error)
+    assert (parts["decoder"] < 4.5 * error).all()
+
+
 def test_one_draw_has_the_density_of_a_normal():
     eta = np.random.default_rng(2).standard_normal((1, 1, T, P))
     answer = Predictive(eta, every_draw(Gaussian(NOISE), 1), SCALER, Frame((P,)))

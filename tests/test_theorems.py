@@ -70,6 +70,10 @@ def test_densities_agree(identity):
     assert identity()["difference"] <= 1e-6
 
 
+def test_half_the_inducing_inputs_are_not_enough():
+    assert verify.sparse_is_exact(every=2)["difference"] > 1e-4
+
+
 def test_sampler_follows_its_exact_law():
     n = verify.gaussian_law()
     assert max(n.values()) <= 4.5, n

@@ -7,7 +7,8 @@ import pandas as pd
 
 BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
 COLUMNS = ("mean", "sd", "r_hat", "ess", "kinetic_temperature", "temperature_error")
-LARGEST_RHAT = 1.1
+LARGEST_RHAT = 1.1  # of the median quantity
+LARGEST_SINGLE_RHAT = 1.2  # of the worst: the largest of many is larger by chance
 SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
 NUM_ERRORS = 3
@@ -82,6 +83,11 @@ def _mixing_words(frame, num_chains):
         said.append(
             f"Chains disagree: the median R-hat is {rhat.median():.2f} (below {LARGEST_RHAT} is good). "
             "Run longer: num_warmup, num_samples or thinning."
+        )
+    elif len(rhat) and rhat.max() > LARGEST_SINGLE_RHAT:
+        said.append(
+            f"Chains disagree about {rhat.idxmax()}: its R-hat is {rhat.max():.2f} (below {LARGEST_SINGLE_RHAT} is "
+            "good), so do not trust its spread. Run longer: num_warmup, num_samples or thinning."
         )
     ess = frame["ess"].dropna()
     if len(ess) and ess.median() < SMALLEST_ESS:

@@ -1,6 +1,7 @@
 """The four models as scikit-learn style estimators: arguments stored as given, fitted attributes end in `_`."""
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -75,13 +76,19 @@ class BAE(Building, Streams, Inspection, Contract):
 
         With y (and x) as `gpbae.ondisk.OnDisk` the table stays on disk, however long it is, and latents are amortised.
         """
+        fresh = copy.copy(self)  # a fit that fails must not leave half of itself beside the draws of the last one
+        fresh._fit(x, y, groups, run_dir)
+        vars(self).update(vars(fresh))
+        return self
+
+    def _fit(self, x, y, groups, run_dir) -> None:
         if isinstance(y, OnDisk):
-            return outofcore.fit(self, x, y, groups, run_dir)
+            outofcore.fit(self, x, y, groups, run_dir)
+            return
         problem = self._prepare(x, y, groups)
         with self._keeping(run_dir, x, y, groups) as keeper:
             self._sample(*problem, keeper)
             keeper.finish(self)
-        return self
 
     def _keeping(self, run_dir, x, y, groups):
         if run_dir is None:

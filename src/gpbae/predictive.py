@@ -216,15 +216,18 @@ class Predictive:
         if self._likelihood is None:
             return {"latents": self._restore(self._variance)}
         centres = self._means.mean(axis=1)
+        within = self._means.var(axis=1).mean(axis=0)
         hyper, rest = _explained(centres - centres.mean(axis=0), self._features.get("hyper"))
         if "latents" in self._features:
             latent, rest = _explained(rest, self._features["latents"])
-            of_latents = {"latents": latent}
+            of_latents, decoder = {"latents": latent}, np.mean(rest**2, axis=0)
         else:
             latent, rest = _explained(rest, self._features.get("latent_mean"))
-            of_latents = {"latent conditional": self._means.var(axis=1).mean(axis=0), "GP values": latent}
-        parts = {"observation noise": self._noise, "hyper-parameters": hyper, **of_latents,
-                 "decoder": np.mean(rest**2, axis=0)}  # fmt: skip
+            between = np.mean(rest**2, axis=0)
+            # The mean of R latents still varies by a share 1/R of their variance, which is not the decoder's.
+            of_means = np.minimum(within / max(self._means.shape[1] - 1, 1), between)
+            of_latents, decoder = {"latent conditional": within + of_means, "GP values": latent}, between - of_means
+        parts = {"observation noise": self._noise, "hyper-parameters": hyper, **of_latents, "decoder": decoder}
         return {name: self._numbers(part) for name, part in parts.items()}
 
     def log_density(self, y: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -10,7 +10,9 @@ import importlib.util
 import time
 from collections.abc import Callable
 
-from gpbae.verify.calibration import CALIBRATION, Replicates, calibration_ranks, draw_from_prior, p_values
+import numpy as np
+
+from gpbae.verify.calibration import CALIBRATION, Replicates, calibration_ranks, draw_from_prior, p_values, rank_errors
 from gpbae.verify.coverage import interval_coverage
 from gpbae.verify.identities import (
     minibatches_average,
@@ -44,6 +46,7 @@ __all__ = [
     "nuts",
     "one_layer_is_sparse",
     "p_values",
+    "rank_errors",
     "regression_table",
     "run",
     "small_model",
@@ -116,11 +119,17 @@ def _checks(quick: bool) -> dict[str, tuple[Callable, str, Callable, Callable]]:
             lambda n: f"{n['errors']:.1f} errors; {n['low']:.3f} to {n['high']:.3f}",
         )  # fmt: skip
     checks["simulation-based calibration"] = (
-        lambda: p_values(calibration_ranks(48 if quick else 208)), "χ² p > 0.01 for every quantity",
-        lambda n: min(n.values()) > 0.01, lambda n: "p " + ", ".join(f"{k} {p:.2f}" for k, p in n.items()),
+        lambda: _uniformity(calibration_ranks(48 if quick else 208)),
+        "χ² p > 0.01 and mean rank within 4 errors for every quantity",
+        lambda n: min(n["p"].values()) > 0.01 and max(map(abs, n["errors"].values())) <= 4,
+        lambda n: ", ".join(f"{k} p {p:.2f}, {n['errors'][k]:+.1f} errors" for k, p in n["p"].items()),
     )  # fmt: skip
     checks["intervals of hidden cells"] = (
         lambda: interval_coverage(32 if quick else 100), "every level within 3 standard errors",
         lambda n: n["errors"] <= 3, lambda n: ", ".join(f"{k} {v:.3f}" for k, v in n.items()),
     )  # fmt: skip
     return checks
+
+
+def _uniformity(ranks: dict[str, np.ndarray]) -> dict[str, Numbers]:
+    return {"p": p_values(ranks), "errors": rank_errors(ranks)}
