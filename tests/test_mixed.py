@@ -36,6 +36,18 @@ def fitted(quick_compilation):
     return model.fit(x, y), x, y, full
 
 
+def test_quantities_are_named_by_column_row_and_input(fitted):
+    """A label has several outputs, which are numbered; everything else has one."""
+    model, x, y, _ = fitted
+    found = [name[len("output[") : -1].split(", ") for name in model.scalars_() if name.startswith("output[")]
+    assert found and {row: float(t[2:]) for _, row, t in found} == {
+        f"row {i}": pytest.approx(x["t"][i], rel=1e-5) for i in {int(row[4:]) for _, row, _ in found}
+    }
+    for name in {name for name, _, _ in found}:
+        column, _, number = name.partition(":")
+        assert column in y.columns and bool(number) == (model.likelihood_choice_[column].startswith("categorical"))
+
+
 def test_the_choice_is_said_column_by_column(fitted):
     model = fitted[0]
     assert [text.split(":")[0] for text in model.likelihood_choice_.values()] == [
