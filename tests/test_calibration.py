@@ -36,3 +36,13 @@ def test_ranks_are_uniform():
     p, errors = verify.p_values(ranks), verify.rank_errors(ranks)
     assert min(p.values()) > 0.01, p
     assert max(map(abs, errors.values())) <= 4, errors
+
+
+def test_a_page_has_a_line_for_every_check():
+    checks = [
+        verify.Check("K = I is the BAE", "1.0e-09", "≤ 1e-6", True, 1.2),
+        verify.Check("b", "2", "≤ 1", False, 3.0),
+    ]
+    text = verify.page(checks, quick=False)
+    assert "| K = I is the BAE | 1.0e-09 | ≤ 1e-6 | passed | 1 |" in text and "| FAILED | 3 |" in text
+    assert "`gpbae verify --page FILE`" in text

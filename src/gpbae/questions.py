@@ -120,8 +120,8 @@ class Questions(Answers):
             raise InputError("score needs at least one observed cell; got only NaN.")
         if x is None and isinstance(self.model_.prior, NormalPrior):
             x = np.zeros((len(seen.values), 1))
-        if x is not None and len(np.asarray(x)) != len(seen.values):
-            raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(seen.values)}.")
+        if x is not None:
+            tables.inputs(x, len(seen.values))
         answer = self.predict(x, groups)
         return float(np.nanmean(answer.log_density(seen.values, seen.mask)))
 
@@ -176,7 +176,7 @@ class Questions(Answers):
                 raise InputError("BAE knows rows only by their number: pass x with one row per prediction.")
             return np.zeros((num_rows, width))
         if isinstance(self.model_.prior, NormalPrior):
-            return np.zeros((len(np.asarray(x)), width))
+            return np.zeros((len(tables.inputs(x, num_rows)), width))
         return tables.inputs(x, num_rows, width, self.x_columns_)
 
     def _make_query(self, x, rows, slots) -> Query:

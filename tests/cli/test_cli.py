@@ -108,17 +108,18 @@ def test_data_list_names_every_dataset(data_dir, monkeypatch, capsys):
 def _checks(*passed):
     check = types.SimpleNamespace
     found = [check(name=f"check {i}", figure=0.5, bar="≤ 1", passed=ok, seconds=0.1) for i, ok in enumerate(passed)]
-    return types.SimpleNamespace(run=lambda quick, listener: found)
+    return types.SimpleNamespace(run=lambda quick, listener: found, page=lambda checks, quick: f"{len(checks)} {quick}")
 
 
 @pytest.mark.parametrize(("passed", "code"), [((True, True), 0), ((True, False), 1)])
-def test_verify_fails_when_a_check_fails(passed, code, monkeypatch, capsys):
+def test_verify_fails_when_a_check_fails(passed, code, tmp_path, monkeypatch, capsys):
     import gpbae
 
     module = _checks(*passed)
     monkeypatch.setitem(sys.modules, "gpbae.verify", module)
     monkeypatch.setattr(gpbae, "verify", module, raising=False)
-    assert run("verify", "--quick") == code
+    assert run("verify", "--quick", "--page", tmp_path / "page.md") == code
+    assert (tmp_path / "page.md").read_text() == "2 True"
     said = capsys.readouterr()
     assert "check 1" in said.out and ("FAIL" in said.out) == bool(code)
     assert ("1 of 2 checks failed (check 1)" in said.err) == bool(code)

@@ -14,6 +14,7 @@ app = typer.Typer()
 @app.command(epilog="Example: gpbae verify --quick")
 def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions, the same bars.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Also write the table as a page of Markdown.")] = None,
 ) -> None:
     """Check the sampler and the densities against theory on this machine; exit code 1 if a check fails."""
     from gpbae import verify as theory
@@ -21,6 +22,8 @@ def verify(
     checks = theory.run(quick=quick, listener=terminal.say)
     rows = [(c.name, c.figure, c.bar, terminal.verdict(c.passed), f"{c.seconds:.1f}") for c in checks]
     terminal.show("Theory against this machine", ("check", "figure", "bar", "verdict", "seconds"), rows)
+    if page is not None:
+        page.write_text(theory.page(checks, quick), encoding="utf-8")
     failed = [c.name for c in checks if not c.passed]
     if failed:
         raise GpbaeError(

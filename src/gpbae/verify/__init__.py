@@ -46,6 +46,7 @@ __all__ = [
     "nuts",
     "one_layer_is_sparse",
     "p_values",
+    "page",
     "rank_errors",
     "regression_table",
     "run",
@@ -78,6 +79,20 @@ def run(quick: bool = False, listener: Callable[[str], None] | None = None) -> l
         numbers = compute()
         done.append(Check(name, show(numbers), bar, bool(passes(numbers)), round(time.monotonic() - begun, 1)))
     return done
+
+
+def page(checks: list[Check], quick: bool) -> str:
+    """What was found, as a page of Markdown."""
+    command = f"gpbae verify{' --quick' * quick}"
+    rows = [
+        f"| {c.name} | {c.figure} | {c.bar} | {'passed' if c.passed else 'FAILED'} | {c.seconds:.0f} |" for c in checks
+    ]
+    return "\n".join([
+        "# The theory, checked on a machine", "",
+        f"Written by `{command} --page FILE`, which repeats it on yours. Each line computes a few numbers and holds",
+        "them against a bar that follows from theory or from Monte-Carlo error; `gpbae.verify` is the code.", "",
+        "| check | figure | bar | | seconds |", "|---|---|---|---|---|", *rows, "",
+    ])  # fmt: skip
 
 
 def _checks(quick: bool) -> dict[str, tuple[Callable, str, Callable, Callable]]:
