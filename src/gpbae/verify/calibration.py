@@ -103,7 +103,7 @@ class Replicates(run.Sampler):
 
         axes = (0, 0, *(None for _ in shared))
         compiled = self._compiled.setdefault(name, jax.jit(jax.vmap(one, in_axes=axes)))
-        return compiled(self.cells, batched, *shared)
+        return compiled(self.cells, jax.tree.map(_same_key, batched), *shared)
 
     def _climb(self):
         steps = self.budget.num_map_steps
@@ -129,6 +129,11 @@ class Replicates(run.Sampler):
         settings = self._settings()
         batched = (self.chains, settings.step_size)
         return self._each("block", block, batched, settings, jnp.asarray(temperatures), jnp.asarray(adapting))
+
+
+def _same_key(leaf: Array) -> Array:
+    """A chain's key is never drawn from, only folded with the number of a sweep, so it may be handed over again."""
+    return jax.random.clone(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
 def _calibrated(model, table, cells, draws) -> dict[str, np.ndarray]:
