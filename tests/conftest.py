@@ -17,6 +17,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_debug_key_reuse", True)
+jax.config.update("jax_num_cpu_devices", 1)  # else the first command to run would decide for the tests after it
 
 install_import_hook("gpbae", "beartype.beartype")
 

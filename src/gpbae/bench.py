@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import inference, sghmc
+from gpbae import devices, inference, sghmc
 from gpbae.estimators import SGPBAE
 from gpbae.likelihoods import Bernoulli, Gaussian
 from gpbae.networks import MLP, Conv
@@ -59,9 +59,10 @@ CASES = (
 )
 
 
-def run(out: Path | None = None, cases: Sequence[Case] = CASES, repeats: int = 5) -> list[dict[str, Any]]:
-    """One row per case; also written to out/results.json."""
-    rows = [_row(case, repeats) for case in cases]
+def run(out: Path | None = None, cases: Sequence[Case] = CASES, repeats: int = 5, num_chains: int = 4
+        ) -> list[dict[str, Any]]:  # fmt: skip
+    """One row per case, and one of several chains for the last; also written to out/results.json."""
+    rows = [_row(case, repeats) for case in cases] + [_chains_row(cases[-1], repeats, num_chains)]
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         (Path(out) / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
@@ -74,6 +75,10 @@ def markdown(rows: list[dict[str, Any]]) -> str:
              "|---|---|---|---|---|---|---|"]  # fmt: skip
     for row in rows:
         m = row["metrics"]
+        if "chains" in m:
+            where = f"{m['chains']:.0f} chains on {m['devices']:.0f} devices"
+            lines += ["", f"{row['experiment']}: {where} take {m['over_one']:.2f} times as long as one."]
+            continue
         lines.append(
             f"| {row['experiment']} | {m['step_ms']:.2f} | {m['gradient_ms']:.2f} | {m['products_ms']:.2f} | "
             f"{m['step_over_products']:.1f} | {m['step_over_gradient']:.2f} | {m['spread']:.0%} |"
@@ -98,8 +103,23 @@ def _row(case: Case, repeats: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def prepare(case: Case) -> tuple[Any, ...]:
-    """Model, plan, table, encoder skeleton and one chain, as `fit` makes them."""
+def _chains_row(case: Case, repeats: int, num_chains: int) -> dict[str, Any]:
+    """Several chains against one, by turns, in the same process."""
+    started = time.perf_counter()
+    timers = [_step_timer(case, *prepare(case, number)) for number in (1, num_chains)]
+    times = np.array([[_milliseconds(timer, case.num_steps) for timer in timers] for _ in range(repeats + 1)])[1:]
+    one, several = times.min(axis=0)
+    mesh = devices.mesh_of(num_chains)
+    metrics = {"chains": num_chains, "devices": 1 if mesh is None else mesh.size, "one_ms": one, "all_ms": several,
+               "over_one": several / one}  # fmt: skip
+    return {
+        "experiment": f"{case.name}, chains", "model": "SGP-BAE", "seed": 0,
+        "metrics": {k: float(v) for k, v in metrics.items()}, "seconds": time.perf_counter() - started,
+    }  # fmt: skip
+
+
+def prepare(case: Case, num_chains: int = 1) -> tuple[Any, ...]:
+    """Model, plan, table, encoder skeleton and chains, as `fit` makes them."""
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 10.0, (case.num_rows, case.num_inputs))
     y = rng.standard_normal((case.num_rows, *case.event_shape))
@@ -107,8 +127,8 @@ def prepare(case: Case) -> tuple[Any, ...]:
     groups = np.arange(case.num_rows) % case.num_groups if case.num_groups > 1 else None
     estimator = SGPBAE(
         latent_dim=case.latent_dim, num_inducing=case.num_inducing, batch_size=case.batch_size, decoder=case.decoder,
-        encoder="linear", likelihood=Bernoulli() if case.binary else Gaussian(), latents="persistent", num_chains=1,
-        sampler_steps=case.num_steps, encoder_steps=0,
+        encoder="linear", likelihood=Bernoulli() if case.binary else Gaussian(), latents="persistent",
+        num_chains=num_chains, sampler_steps=case.num_steps, encoder_steps=0,
     )  # fmt: skip
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, groups)
     chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
@@ -118,7 +138,7 @@ def prepare(case: Case) -> tuple[Any, ...]:
 def _step_timer(case: Case, model, plan, table, static, chains) -> Callable:
     """A sweep of sampler steps, by the very function that `fit` runs."""
     noise = None if plan.batching.is_exact else jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
-    settings = sghmc.Settings(jnp.full(1, 1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    settings = sghmc.Settings(jnp.full(len(chains.sweep), 1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
     return lambda: inference.run_block(
         model, plan, table, static, chains, settings, jnp.ones(1), jnp.asarray(False)
     )  # fmt: skip

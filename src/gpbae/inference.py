@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, hmc, sghmc
+from gpbae import autoencoder, devices, hmc, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Batching, FullBatch, Selection, Table
 from gpbae.priors import Batch
@@ -285,10 +285,11 @@ def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float
 
 def over_chains(one_chain: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """The same for every chain, so that none depends on how many there are: one after another on a processor, where
-    XLA would drop a batch axis of length one and then round differently; side by side on an accelerator."""
+    XLA would drop a batch axis of length one and then round differently; side by side on an accelerator.  Where there
+    are several devices, each takes its share of the chains."""
     if jax.default_backend() != "cpu":
-        return jax.vmap(one_chain)
-    return lambda *arguments: jax.lax.map(lambda items: one_chain(*items), arguments)
+        return devices.shared(jax.vmap(one_chain))
+    return devices.shared(lambda *arguments: jax.lax.map(lambda items: one_chain(*items), arguments))
 
 
 @eqx.filter_jit

@@ -64,9 +64,10 @@ def fit(
     """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
-    from gpbae import progress, storage
+    from gpbae import devices, progress, storage
     from gpbae.cli import arguments
 
+    devices.use_cores()
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
@@ -109,8 +110,9 @@ def _estimator(
 @app.command(epilog="Example: gpbae resume run")
 def resume(run: options.Run, quiet: options.Quiet = False, log_json: options.LogJson = None) -> None:
     """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway."""
-    from gpbae import progress, runfolder
+    from gpbae import devices, progress, runfolder
 
+    devices.use_cores()
     with progress.json_lines(log_json) as log:
         estimator, *data = runfolder.reopen(run)
         runs.sample(estimator, data, run, quiet, log)

@@ -36,8 +36,9 @@ def verify(
 def bench(out: options.Out = Path("gpbae-bench")) -> None:
     """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products."""
     from gpbae import bench as speed
-    from gpbae import storage
+    from gpbae import devices, storage
 
+    devices.use_cores()
     storage.make_folder(out)
     terminal.say("Measuring …")
     rows = speed.run(out)
