@@ -54,6 +54,22 @@ def test_a_bent_decoder_keeps_its_posterior(noise):
     assert np.mean(z[:, 0] != start) > 0.5
 
 
+def test_classes_keep_their_posterior_and_are_often_redrawn():
+    """Three outputs per cell bend together; taken one by one they would not seem to bend at all."""
+    W, counts = jnp.array([[2.0, -1.0, -1.0]]), jnp.array([[9.0, 3.0, 0.0]])  # twelve cells of one column, by class
+    decode, log_prob = lambda z: z @ W, lambda eta: counts * jax.nn.log_softmax(eta)
+    grid = np.linspace(-5, 5, 20_001)
+    log_p = -0.5 * grid**2 + np.asarray(log_prob(decode(jnp.asarray(grid)[:, None]))).sum(axis=1)
+    cdf = np.cumsum(np.exp(log_p - log_p.max()))
+    cdf /= cdf[-1]
+    start = np.interp(np.random.default_rng(0).random(NUM), cdf, grid)
+    ones = jnp.ones((NUM, 1))
+    z = redraw.redraw(jax.random.key(1), jnp.asarray(start)[:, None], 0 * ones, ones, decode, log_prob)
+    z = np.asarray(z)[:, 0]
+    assert stats.kstest(z, lambda t: np.interp(t, grid, cdf)).pvalue > 1e-3
+    assert np.mean(z != start) > 0.9
+
+
 @pytest.mark.parametrize("dim", [1, 2, 5, 9])
 def test_small_factors_and_solves_are_those_of_the_library(dim):
     rng = np.random.default_rng(dim)

@@ -97,10 +97,8 @@ def _normal_law(
 
     def curved(z: Latents) -> tuple[Latents, Float[Array, "N C C"]]:
         eta, slopes = _with_slopes(decode, z)
-        gradient, bend = _derivatives(log_prob, eta)
-        slopes = slopes.astype(jnp.float64)
-        H = jnp.einsum("npc,np,npd->ncd", slopes, bend, slopes) + jax.vmap(jnp.diag)(1 / variance)
-        return jnp.einsum("npc,np->nc", slopes, gradient) - (z - mean) / variance, H
+        gradient, H = _derivatives(log_prob, eta, slopes, jax.vmap(jnp.diag)(1 / variance))
+        return jnp.einsum("npc,np->nc", slopes.astype(jnp.float64), gradient) - (z - mean) / variance, H
 
     def climb(z: Latents, _: None) -> tuple[Latents, None]:
         gradient, H = curved(z)
@@ -159,11 +157,28 @@ def _with_slopes(decode: Callable, z: Latents) -> tuple[Cells, Float[Array, "N P
     return etas[0], jnp.moveaxis(slopes, 0, -1)
 
 
-def _derivatives(log_prob: Callable, eta: Cells) -> tuple[Cells, Cells]:
-    """∂ log p/∂η of every cell and minus its second derivative where that is positive."""
+def _derivatives(
+    log_prob: Callable, eta: Float[Array, "N Q"], slopes: Float[Array, "N Q C"], prior: Float[Array, "N C C"]
+) -> tuple[Float[Array, "N Q"], Float[Array, "N C C"]]:
+    """∂ log p/∂η of every output, and the precision of z: the prior's, and what the cells add by Gauss–Newton.
+
+    Outputs of one cell bend together (of a class, only differences count), so the products are with the whole of
+    ∂² log p/∂η².  Where that leaves no precision, because a density is not concave in η, each output bends alone, and
+    only where it bends down.
+    """
     gradient = jax.grad(lambda e: jnp.sum(log_prob(e)))
-    slope, bend = jax.jvp(gradient, (eta,), (jnp.ones_like(eta),))
-    return slope.astype(jnp.float64), jnp.maximum(-bend.astype(jnp.float64), 0.0)
+
+    def bent(direction):
+        return jax.jvp(gradient, (eta,), (direction,))
+
+    slope, alone = bent(jnp.ones_like(eta))
+    along = jax.vmap(lambda s: bent(s)[1], in_axes=-1, out_axes=-1)(slopes)
+    slopes, along, alone = (a.astype(jnp.float64) for a in (slopes, along, alone))
+    together = prior - jnp.einsum("npc,npd->ncd", slopes, along)
+    together = 0.5 * (together + jnp.swapaxes(together, 1, 2))
+    apart = prior + jnp.einsum("npc,np,npd->ncd", slopes, jnp.maximum(-alone, 0.0), slopes)
+    sound = jnp.all(jnp.isfinite(_cholesky(together)), axis=(1, 2))
+    return slope.astype(jnp.float64), jnp.where(sound[:, None, None], together, apart)
 
 
 def is_possible(num_rows: int, num_cells: int, latent_dim: int, largest: int = 30_000_000) -> bool:
