@@ -1,7 +1,7 @@
 """Questions about tables that do not fit in memory: rows come in chunks, answers leave in blocks."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,13 @@ from gpbae.errors import InputError
 from gpbae.predictive import Predictive
 from gpbae.questions import Questions, by_row, with_filled
 
-Question = Literal["predict", "impute", "encode"]
+QUESTIONS = ("predict", "impute", "encode")
 
 
 class Streams(Questions):
     """predict, impute and encode for any number of rows."""
 
-    def stream(self, question: Question, chunks: Iterable[tuple[Any, Any, Any]], num_draws: int | None = None
+    def stream(self, question: str, chunks: Iterable[tuple[Any, Any, Any]], num_draws: int | None = None
                ) -> Iterator[Predictive]:  # fmt: skip
         """Answers to chunks (x, y, groups) of a long table, in order, one for every block of rows.
 
@@ -34,13 +34,13 @@ class Streams(Questions):
                 yield answer
                 number += 1
 
-    def rows_per_block(self, question: Question, num_draws: int | None = None) -> int:
+    def rows_per_block(self, question: str, num_draws: int | None = None) -> int:
         """How many rows are answered at once."""
         self._fitted()
         return self._blocks(question, num_draws).num_rows
 
-    def _blocks(self, question: Question, num_draws: int | None) -> Blocks:
-        if question not in ("predict", "impute", "encode"):
+    def _blocks(self, question: str, num_draws: int | None) -> Blocks:
+        if question not in QUESTIONS:
             raise InputError(f"stream answers 'predict', 'impute' or 'encode'; got {question!r}.")
         return Blocks(self, 4 if question == "predict" else 1, num_draws)
 
