@@ -428,6 +428,8 @@ WRONG = {
     "unknown budget": (["reproduce", "jura", "--budget", "long", "--out", "{here}/r"], 2, "quick or full"),
     "no seeds": (["reproduce", "jura", "--seeds", "0", "--out", "{here}/r"], 2, "--seeds"),
     "no such fold": (["reproduce", "jura", "--fold", "7", "--out", "{here}/r"], 2, "--fold"),
+    "verify into a folder": (["verify", "--page", "{here}"], 2, "directory"),
+    "verify into no folder": (["verify", "--page", "{here}/absent/page.md"], 1, "name another one"),
     "bench into a file": (["bench", "--out", "{here}/done.csv"], 2, "done.csv"),
     "demo into a file": (["demo", "--out", "{here}/done.csv"], 2, "done.csv"),
     "unknown dataset": (["data", "fetch", "nonsense"], 1, "got 'nonsense'"),

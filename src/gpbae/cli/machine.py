@@ -14,11 +14,15 @@ app = typer.Typer()
 @app.command(epilog="Example: gpbae verify --quick")
 def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions, the same bars.")] = False,
-    page: Annotated[Path | None, typer.Option(help="Also write the table as a page of Markdown.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write the table as a page of Markdown.", dir_okay=False)
+    ] = None,
 ) -> None:
     """Check the sampler and the densities against theory on this machine; exit code 1 if a check fails."""
     from gpbae import verify as theory
 
+    if page is not None and not page.parent.is_dir():
+        raise GpbaeError(f"Cannot write {page}: there is no folder {page.parent}. Make it, or name another one.")
     checks = theory.run(quick=quick, listener=terminal.say)
     rows = [(c.name, c.figure, c.bar, terminal.verdict(c.passed), f"{c.seconds:.1f}") for c in checks]
     terminal.show("Theory against this machine", ("check", "figure", "bar", "verdict", "seconds"), rows)
