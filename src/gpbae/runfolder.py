@@ -76,7 +76,10 @@ def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The sealed manifest of a run, which lists files of a run and no others."""
     if not (folder / storage.MANIFEST).exists():
-        raise InputError(f"{folder} must be a folder of fit(run_dir=...); there is no {storage.MANIFEST} in it.")
+        raise InputError(
+            f"{folder} does not hold a run that can go on: there is no {storage.MANIFEST} in it. Fit again, or name "
+            "the folder of fit(run_dir=...) or `gpbae fit --out`."
+        )
     manifest = storage.read_manifest(folder)
     if manifest.get("format") != FORMAT:
         raise InputError(

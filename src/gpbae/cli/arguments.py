@@ -51,8 +51,9 @@ def suited(name: str, y: Any) -> dict[str, Any]:
 
     if not hasattr(estimators, name):
         return {}
-    is_real = _is_real(y)
-    found: dict[str, Any] = {"transform": "auto"} if is_real else {}
+    kinds = _kinds(y)
+    is_real = kinds == {"real"}
+    found: dict[str, Any] = {"transform": "auto"} if "real" in kinds else {}
     if is_real and y.shape[1] > 1:
         found["likelihood"] = Gaussian(per_column=True)
     if is_real and y.shape[1] > 3 and y.notna().any(axis=None):
@@ -60,14 +61,12 @@ def suited(name: str, y: Any) -> dict[str, Any]:
     return found | ({"num_warmup": 60, "num_samples": 25, "thinning": 2} if len(y) > LONG_TABLE else {})
 
 
-def _is_real(y: Any) -> bool:
-    """Whether every column would be taken for real numbers: counts and flags with gaps are floats too."""
+def _kinds(y: Any) -> set[str]:
+    """What the columns would be taken for: counts and flags with gaps are floats too."""
     from gpbae import choice, tables
 
     seen = tables.observations(y)
-    if not seen.mask.any():
-        return False
-    return set(choice.choose("auto", seen)[0].kinds(seen.values.shape[1])) == {"real"}
+    return set(choice.choose("auto", seen)[0].kinds(seen.values.shape[1])) if seen.mask.any() else set()
 
 
 def likelihoods_in_words(asked: Any, y: Any) -> str | None:

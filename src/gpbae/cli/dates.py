@@ -99,7 +99,7 @@ def _parse(column: Any, date_format: str, aware: bool, name: str) -> "pandas.Ser
         bad = int(times.isna().to_numpy().argmax())
         raise InputError(
             f"Column {name!r} must hold a date in every row; got {values.iloc[bad]!r} in row {bad + 1}. Write it like "
-            f"the others, name the pattern with --date-format, or drop the row."
+            f"the others, or drop the row; a pattern of your own can be named with --date-format when fitting."
         )
     return times
 

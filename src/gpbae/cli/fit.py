@@ -65,15 +65,15 @@ def fit(
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     from gpbae import devices, progress, storage
-    from gpbae.cli import arguments
+    from gpbae.cli import notices
 
     devices.use_cores()
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
     estimator = _estimator(model, table, config, flags, settings or [])
-    if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, table.y)):
-        terminal.say(words)
+    for sentence in notices.before_fit(estimator, table.y):
+        terminal.say(sentence)
     storage.make_folder(out)
     with progress.json_lines(log_json) as log:
         if ways:

@@ -42,7 +42,7 @@ def numbers(column, name: str, stand_for_missing: tuple[float, ...] = ()) -> np.
 def refuse(column, name: str, row: int) -> None:
     raise InputError(
         f"Column {name!r} must hold numbers; got {column.iloc[row]!r} in row {row + 1}. Leave a missing cell empty, or "
-        "name the number that stands for it with --missing."
+        "name the number that stands for it with --missing when fitting."
     )
 
 

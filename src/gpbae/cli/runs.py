@@ -59,7 +59,10 @@ def load(run: Path) -> tuple[Any, Any]:
     try:
         columns = roles.Columns.from_json((run / "columns.json").read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{run} is not a folder written by `gpbae fit`: its columns.json cannot be read.") from error
+        raise InputError(
+            f"{run} does not hold a run of `gpbae fit`: its columns.json cannot be read. If a fit was stopped while it "
+            "was still evaluating, run it again."
+        ) from error
     return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
 
 
