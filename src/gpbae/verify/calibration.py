@@ -65,6 +65,17 @@ def calibration_ranks(num_replicates: int, seed: int = 0, budget: run.Budget = C
     return {name: np.sum(ours[name][:, ::RANKED_EVERY] < truth[name], axis=1) for name in truth}
 
 
+def retested_ranks(num_replicates: int, seed: int = 0, doubtful: float = 0.01) -> dict[str, np.ndarray]:
+    """`calibration_ranks`, where a quantity whose χ² is doubtful is judged by twice as many fresh tables instead.
+
+    Of six tests at 1 % a right sampler fails one in seventeen runs; a wrong one fails again.
+    """
+    first = calibration_ranks(num_replicates, seed)
+    again = [name for name, p in p_values(first).items() if p <= doubtful]
+    fresh = calibration_ranks(2 * num_replicates, seed + 1) if again else {}
+    return {**first, **{name: fresh[name] for name in again}}
+
+
 def draw_from_prior(key: Any, model: Autoencoder, decoder: Any, table: Table) -> tuple[Position, Any]:
     """Everything from the prior of a sparse model with one group, then the cells it would give."""
     key_shared, key_inducing, key_latents, key_cells = jax.random.split(key, 4)
