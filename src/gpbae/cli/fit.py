@@ -84,6 +84,8 @@ def fit(
             runs.sample(estimator, (table.x, table.y, table.groups), out, quiet, log)
             if report:
                 findings.write_report(out)
+            if not quiet:
+                terminal.say(f"Next: gpbae report {out}, or gpbae impute {out} {data} -o filled.csv.")
     print(out)
 
 
