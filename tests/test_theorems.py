@@ -182,7 +182,7 @@ def test_every_phase_compiles_once_and_traces_its_density_once(monkeypatch):
             verify.small_model(num_warmup=num_warmup, num_samples=5, thinning=2).fit(*verify.small_table(num_rows=11))
     finally:
         jax.monitoring.clear_event_listeners()
-    assert [compiled.count(f"jit({name})") for name in ("climb", "measure", "run_block")] == [1, 1, 1]
+    assert [compiled.count(f"jit({name})") for name in ("climb", "measured", "run_block")] == [1, 1, 1]
     assert len(traced) == 1
 
 
