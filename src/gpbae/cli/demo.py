@@ -16,7 +16,7 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A few tiny videos: seconds, and a poor score.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and chains.")] = 0,
 ) -> None:
-    """Locate a ball in videos never seen, start to finish: a table, pictures and a page.  A few minutes."""
+    """Locate a ball in videos never seen, start to finish: a table, pictures and a page.  Under three minutes."""
     from gpbae import storage
     from gpbae.experiments import ball
 
