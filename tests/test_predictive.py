@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from gpbae.errors import GpbaeError
 from gpbae.likelihoods import Bernoulli, Gaussian
 from gpbae.predictive import Predictive
 from gpbae.tables import Frame, Scaler
@@ -31,6 +32,16 @@ def answer(eta):
     rng = np.random.default_rng(1)
     features = {"hyper": rng.standard_normal((S, 2)), "latent_mean": eta.mean(axis=1)[..., :2] + 0.1}
     return Predictive(eta, every_draw(Gaussian(NOISE)), SCALER, Frame((P,)), features=features)
+
+
+def test_an_answer_that_is_no_number_is_not_given(eta):
+    """The first such row is named; padding may hold anything."""
+    broken = eta.copy()
+    broken[7, 2, 3, 1] = np.nan
+    with pytest.raises(GpbaeError, match="1 of 5 rows, the first of them row 3, have draws that are not"):
+        Predictive(broken, every_draw(Gaussian(NOISE)), SCALER, Frame((P,)))
+    padded = Predictive(broken, every_draw(Gaussian(NOISE)), SCALER, Frame((P,)), num_rows=3)
+    assert np.isfinite(padded.mean).all()
 
 
 def test_mean_and_sd_are_those_of_the_mixture(answer, eta):

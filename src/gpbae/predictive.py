@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from gpbae.errors import InputError
+from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import AbstractLikelihood, part_of
 from gpbae.tables import Frame, Scaler
 from gpbae.transforms import Identity
@@ -35,6 +35,7 @@ class Predictive:
         self._eta, self._likelihood, self._scaler, self._frame = eta, likelihood, scaler, frame
         self._index, self._seed, self._features = index, seed, features or {}
         self._num_rows = eta.shape[2] if num_rows is None else num_rows
+        _check_numbers(eta[:, :, : self._num_rows])
 
     def __repr__(self) -> str:
         S, R, _, _ = self._eta.shape
@@ -244,6 +245,16 @@ class Predictive:
         log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
         density = np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
         return density[: self._num_rows]
+
+
+def _check_numbers(eta: np.ndarray) -> None:
+    """NaN is a missing cell in what comes in and nothing in what goes out."""
+    if (bad := np.isnan(eta).any(axis=(0, 1, 3))).any():
+        raise GpbaeError(
+            f"An answer must be made of numbers; {bad.sum()} of {len(bad)} rows, the first of them row "
+            f"{np.argmax(bad)}, have draws that are not. Look at diagnostics(), and whether these rows are far from "
+            "the fitted ones."
+        )
 
 
 # Named once, so that what is compiled for them is found again.

@@ -123,7 +123,7 @@ class Questions(Answers):
         if x is not None:
             tables.inputs(x, len(seen.values))
         answer = self.predict(x, groups)
-        return float(np.nanmean(answer.log_density(seen.values, seen.mask)))
+        return float(np.mean(answer.log_density(seen.values, seen.mask)[seen.mask]))
 
     def evaluate(self, x: Any, y: Any, groups: Any = None, holdout: float = 0.1, how: Any = "cells",
                  block_length: int = 24, rivals: bool = False, seed: int = 0):  # fmt: skip

@@ -139,7 +139,7 @@ class Baseline(Contract):
         seen = self._observations(y)
         if not seen.mask.any():
             raise InputError("score needs at least one observed cell; got only NaN.")
-        return float(np.nanmean(self.predict(x, groups).log_density(seen.values, seen.mask)))
+        return float(np.mean(self.predict(x, groups).log_density(seen.values, seen.mask)[seen.mask]))
 
     evaluate = Questions.evaluate
     _observations = Questions._observations
