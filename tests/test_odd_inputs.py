@@ -70,6 +70,23 @@ def test_odd_inputs_are_prepared_or_refused(name, num_rows):
                 assert all(np.isfinite(np.asarray(a)).all() for a in (table.x, table.y, latents)), what
 
 
+WRONG = (
+    dict(friction=None), dict(friction=[0.1]), dict(temperature="hot"), dict(temperature=np.inf),
+    dict(step_size=np.nan), dict(step_size=np.inf), dict(step_size=True), dict(step_size="small"),
+    dict(step_size=np.ones(2)),
+    dict(standardise="yes"), dict(seed=2**62), dict(seed=-1), dict(num_chains=2.0), dict(sample_inducing=None),
+    dict(latent_noise=None), dict(latent_noise="small"), dict(latent_noise=np.nan), dict(latent_noise=np.inf),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=str)
+def test_arguments_of_another_kind_are_refused_by_name(arguments):
+    model, ((name, value),) = SGPBAE(), arguments.items()
+    setattr(model, name, value)  # types are checked by the tests' own typechecker when a model is made
+    with pytest.raises(InputError, match=f"^{name} must"):
+        model._check_arguments()
+
+
 @pytest.mark.parametrize(
     ("count", "worlds"), [(40, odd.WORLDS[:1]), pytest.param(2000, odd.WORLDS, marks=pytest.mark.slow)]
 )

@@ -20,6 +20,10 @@ LARGEST_REFRESHED = 100_000
 """Latents.  Beyond, moves that look at the whole table cost more than the minibatch steps between them."""
 
 
+LARGEST_SEED = 2**62
+"""Seeds are keys of 64 bits, some of them with a number added."""
+
+
 class Building:
     """Reads the arguments of an estimator; what differs between models is a method to override."""
 
@@ -72,11 +76,20 @@ class Building:
         for name in ("latent_dim", "batch_size"):
             check_count(name, getattr(self, name), 1, or_none=True)
         for name, low, high in (("friction", 0, 1), ("temperature", 0, np.inf)):
-            if isinstance(getattr(self, name), str) or not low < getattr(self, name) < high:
+            if not is_number(getattr(self, name)) or not low < getattr(self, name) < high:
                 raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)!r}.")
+        noise = getattr(self, "latent_noise", 0.0)
+        if not is_number(noise) or not 0 <= noise < np.inf:
+            raise InputError(f"latent_noise must be a number of at least 0; got {noise!r}.")
+        if self.seed >= LARGEST_SEED:
+            raise InputError(f"seed must be below {LARGEST_SEED}; got {self.seed}.")
+        for name in ("standardise", "sample_hyperparameters", "sample_latent_noise", "sample_inducing"):
+            if not isinstance(getattr(self, name, False), bool | np.bool_):
+                raise InputError(f"{name} must be True or False; got {getattr(self, name)!r}.")
         if self.latents not in ("auto", "persistent", "amortised"):
             raise InputError(f"latents must be 'auto', 'persistent' or 'amortised'; got {self.latents!r}.")
-        if self.step_size != "auto" and not (isinstance(self.step_size, int | float) and self.step_size > 0):
+        by_itself = isinstance(self.step_size, str) and self.step_size == "auto"
+        if not by_itself and not (is_number(self.step_size) and 0 < self.step_size < np.inf):
             raise InputError(f"step_size must be 'auto' or a number above 0; got {self.step_size!r}.")
 
     # What differs between models.
@@ -193,6 +206,11 @@ def _checked(decoder, latent_dim: int, output_shape: tuple[int, ...]):
     if found != (expected := math.prod(output_shape)):
         raise InputError(f"decoder must give {expected} outputs for this table and likelihood; got {found}.")
     return decoder
+
+
+def is_number(value: Any) -> bool:
+    """One real number, Python's or NumPy's, and not a truth value."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def check_count(name: str, value: Any, least: int, or_none: bool = False) -> None:
