@@ -1,10 +1,14 @@
 """R-hat and ESS are ArviZ's; words say what a number means; nothing is called converged that was not measured."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from gpbae import diagnostics
+from gpbae import diagnostics, likelihoods, posterior, weights
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.batches import Table
+from gpbae.priors import NormalPrior
 
 OPTIMISED = True
 
@@ -104,6 +108,28 @@ def test_optimisation_is_called_optimisation():
 def test_clamping_and_dead_chains_are_said():
     assert any("Minibatch noise exceeded" in s for s in sentences({}, fraction_clamped=0.02))
     assert any("Chain 2 diverged" in s for s in sentences({}, dead=(2,)))
+    (said,) = sentences({}, dead=np.array([2]), because={2: "the terms likelihood"})
+    assert said.startswith("Chain 2 diverged and was stopped (not finite: the terms likelihood)")
+
+
+class Factorised(NormalPrior):
+    """A prior with a matrix that is not quite a covariance."""
+
+    def covariances(self, hyper, batch):
+        return jnp.eye(5), jnp.diag(jnp.array([1.0, 1.0, 1.0, 1.0, 0.0])).at[4, 4].add(-hyper["deficit"])[None]
+
+
+def test_jitter_that_was_raised_is_said():
+    """10⁻⁵ below zero takes a hundred times 10⁻⁶ of the mean variance, zero takes no more than usual."""
+    draws = Position({"prior": {"deficit": jnp.array([0.0, 1e-5])}}, None, None)
+    table = Table(jnp.zeros((2, 1)), jnp.zeros((2, 1)), jnp.ones((2, 1), bool), jnp.zeros(2, jnp.int32),
+                  jnp.arange(2, dtype=jnp.int32)[None])  # fmt: skip
+    model = Autoencoder(Factorised(1), None, weights.FanIn(), likelihoods.Gaussian(), False)
+    levels = posterior.jitter_levels(model, draws, table)
+    np.testing.assert_array_equal(levels, [0, 2])
+    (said,) = sentences({}, jitter=np.asarray(levels))
+    assert "up to 100 times the usual jitter, in 50% of the draws" in said
+    assert sentences({}, jitter=np.zeros(3, int)) == []
 
 
 def test_the_table_has_a_row_per_quantity_and_block(rng):

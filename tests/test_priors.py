@@ -8,9 +8,9 @@ from jax.scipy.stats import norm
 
 import checks
 from checks import fresh
-from gpbae import gp, posterior
+from gpbae import gp, linalg, posterior
 from gpbae.kernels import White
-from gpbae.priors import DeepPrior, FullPrior, Memory, NormalPrior, Query
+from gpbae.priors import DeepPrior, FullPrior, Memory, NormalPrior, Query, full
 
 RNG = np.random.default_rng(0)
 SIZES = (4, 2, 3)
@@ -32,6 +32,27 @@ def memory_and_query(prior, num=3):
     known = jnp.asarray([True, True, False])
     x_new = jnp.asarray(RNG.uniform(0, 3, (3, num, 1)))
     return memory, Query(x_new, jnp.asarray([1, 0, 0]), known, jnp.ones((3, num), bool))
+
+
+@pytest.mark.parametrize("name", checks.PRIORS)
+def test_covariances_are_those_that_are_factorised(name, monkeypatch):
+    """So that jitter is reported of the matrices that take it."""
+    prior, hyper, values, local, batch = world(name)
+    seen = []
+
+    def spy(K):
+        seen.append(K)
+        return linalg.cholesky(K)
+
+    monkeypatch.setattr(gp, "cholesky", spy)
+    monkeypatch.setattr(full, "cholesky", spy)
+    prior.log_latents(hyper, values, local, batch)
+    prior.latents(hyper, local, batch)
+    factorised = [np.asarray(K) for K in seen if not isinstance(K, jax.core.Tracer)]
+    found = prior.covariances(hyper, batch)
+    assert bool(found) == (name != "normal")
+    for K in found:
+        assert any(np.array_equal(K, a) for a in factorised)
 
 
 def test_one_layer_deep_is_sparse():

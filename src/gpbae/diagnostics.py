@@ -40,7 +40,8 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_clamp_words(facts["fraction_clamped"]),
         *_mixing_words(frame, facts["num_chains"]),
         *_acceptance_words(facts.get("acceptance")),
-        *_dead_words(facts["dead"]),
+        *_dead_words(facts["dead"], facts.get("because", {})),
+        *_jitter_words(np.asarray(facts.get("jitter", 0))),
         *_unseen_words(facts.get("unseen", ())),
     ]
 
@@ -113,5 +114,16 @@ def _unseen_words(columns):
     ]
 
 
-def _dead_words(dead):
-    return [f"Chain {i} diverged and was stopped; its draws are left out." for i in dead]
+def _dead_words(dead, because):
+    why = {i: f" (not finite: {because[i]})" for i in because}
+    return [f"Chain {i} diverged and was stopped{why.get(int(i), '')}; its draws are left out." for i in dead]
+
+
+def _jitter_words(levels):
+    if not (levels > 0).any():
+        return []
+    return [
+        f"The covariance of the latent prior needed up to {10 ** levels.max():g} times the usual jitter, in "
+        f"{np.mean(levels > 0):.0%} of the draws: inputs nearly coincide beside the lengthscale. Use fewer "
+        "num_inducing or a larger latent_noise."
+    ]

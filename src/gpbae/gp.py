@@ -27,10 +27,15 @@ class Projection(NamedTuple):
 def sparse_projection(kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]) -> Projection:
     """What a sparse conditional needs of the inputs, with u = L v and L = chol K_SS."""
     features = [k.features(inputs) for k in kernels]
-    L = cholesky(jnp.stack([gram(k, inducing, inducing) for k in kernels]))
+    L = cholesky(inducing_covariance(kernels, inducing))
     A = solve_triangular(L, jnp.stack([gram(k, inducing, f) for k, f in zip(kernels, features, strict=True)]))
     prior = jnp.stack([diagonal(k, f) for k, f in zip(kernels, features, strict=True)])
     return Projection(A, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0))
+
+
+def inducing_covariance(kernels: Kernels, inducing: Float[Array, "M E"]) -> Float[Array, "k M M"]:
+    """K_SS, kernel by kernel; S are features already."""
+    return jnp.stack([gram(k, inducing, inducing) for k in kernels])
 
 
 def sparse_mean(projection: Projection, values: Float[Array, "G C M"], slot: Int[Array, " B"]) -> Float[Array, "B C"]:

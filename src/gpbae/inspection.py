@@ -11,10 +11,13 @@ import numpy as np
 from gpbae import diagnostics, networks, posterior
 from gpbae.autoencoder import Position, encode
 from gpbae.fitted import Fitted, merge
+from gpbae.priors import NormalPrior
 
 NUM_REFERENCE_ROWS = 300
 MOST_COMPONENTS = 8
 MOST_INPUTS = 3
+NUM_FACTORISED = 8
+"""Draws per chain whose covariances are factorised again, to see how much jitter they take."""
 
 
 class Inspection(Fitted):
@@ -31,7 +34,7 @@ class Inspection(Fitted):
         frame = diagnostics.table(self.scalars_(), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
-                 "unseen": self._unseen()}  # fmt: skip
+                 "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
 
@@ -40,6 +43,20 @@ class Inspection(Fitted):
         empty = np.flatnonzero(~np.asarray(self.table_.mask).any(axis=0))
         names = self.frame_.columns
         return [f"{i}" if names is None else str(names[i]) for i in empty]
+
+    def _jitter(self) -> np.ndarray:
+        """Of some draws, the level of jitter that their covariances take; 0 is the usual one."""
+        draws = self.draws_._replace(values=None, local=None)
+        if isinstance(self.model_.prior, NormalPrior) or not jax.tree.leaves(draws):
+            return np.zeros(1, int)
+        chosen = np.unique(np.linspace(0, self._num_draws - 1, NUM_FACTORISED).round().astype(int))
+        draws = merge(jax.tree.map(lambda a: np.asarray(a)[:, chosen], draws))
+        return np.asarray(posterior.jitter_levels(self.model_, draws, self.table_))
+
+    def _why_dead(self) -> dict[int, str]:
+        """What was not finite, by chain."""
+        events = [event for event in self.history_ if event["phase"] == "dead"]
+        return {chain: event["because"] for event in events for chain in event["chains"]}
 
     def _acceptance(self) -> float | None:
         """Mean acceptance of the trajectories that refresh hyper-parameters, None where there are none."""

@@ -1,5 +1,6 @@
 """What can be asked of the draws: pure maps over them.  One draw is one pytree; nothing here touches a chain."""
 
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from gpbae import autoencoder, gp, hmc, redraw
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
+from gpbae.linalg import cholesky_with_level
 from gpbae.priors import Batch, Memory, NormalPrior, Query, SparsePrior
 
 NUM_BURN_IN = 60
@@ -193,6 +195,18 @@ def training_latents(
 ) -> Float[Array, "S n C"]:
     """Latents of some training rows."""
     return jax.lax.map(lambda d: model.prior.latents(d.shared["prior"], d.local, _full(table))[rows], draws)
+
+
+@eqx.filter_jit
+def jitter_levels(model: Autoencoder, draws: Position, table: Table) -> Int[Array, " S"]:
+    """Draw by draw, how often the jitter of the prior's worst covariance had to be raised tenfold."""
+
+    def one(draw):
+        found = model.prior.covariances(draw.shared["prior"], _full(table))
+        levels = [jnp.max(cholesky_with_level(K)[1]) for K in found]
+        return functools.reduce(jnp.maximum, levels, jnp.zeros((), int))
+
+    return jax.lax.map(one, draws)
 
 
 @eqx.filter_jit

@@ -122,5 +122,9 @@ class AbstractLatentPrior(eqx.Module):
         """Values and standardised coordinates near given latents at the query: where refinement starts."""
 
     @abc.abstractmethod
+    def covariances(self, hyper: dict[str, Any], batch: Batch) -> tuple[Float[Array, "*batch M M"], ...]:
+        """The matrices that are factorised, jitter not added yet."""
+
+    @abc.abstractmethod
     def describe(self, hyper: dict[str, Any]) -> dict[str, Array]:
         """Named hyper-parameters on their natural scale."""

@@ -118,6 +118,11 @@ class DeepPrior(AbstractLatentPrior):
         mean, variance = _matched(self.marginals(hyper, values, memory, query))
         return values, jnp.clip((z - mean) / jnp.sqrt(variance), -3.0, 3.0)
 
+    def covariances(self, hyper, batch):
+        layers = zip(self.hidden, hyper["hidden"], strict=True)
+        hidden = [layer.covariances(p["hyper"], batch) for layer, p in layers]
+        return sum(hidden, self.last.covariances(hyper, batch))
+
     def describe(self, hyper):
         named = self.last.describe(hyper)
         for i, (layer, p) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):

@@ -103,6 +103,11 @@ class FullPrior(AbstractLatentPrior):
         mean, L = self._root(hyper, memory, query)
         return None, jnp.clip(_smoothed_seed(L, z - mean), -3.0, 3.0)
 
+    def covariances(self, hyper, batch):
+        kernels, noise = self.hyper_reference.resolve(hyper)
+        valid = gp.gather(batch.valid, batch.blocks)
+        return (gp.block_covariance(kernels, gp.gather(batch.x, batch.blocks), valid, noise**2),)
+
     def describe(self, hyper):
         return self.hyper_reference.describe(hyper)
 

@@ -58,5 +58,8 @@ class NormalPrior(AbstractLatentPrior):
     def standardised(self, hyper, memory, query, z):
         return None, z
 
+    def covariances(self, hyper, batch):
+        return ()
+
     def describe(self, hyper):
         return {}

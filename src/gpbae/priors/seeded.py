@@ -72,6 +72,9 @@ class SeededPrior(AbstractLatentPrior):
         law = self.marginals(hyper, None, memory, query)
         return None, jnp.clip((z - law.mean[0]) / jnp.sqrt(law.variance[0]), -3.0, 3.0)
 
+    def covariances(self, hyper, batch):
+        return self.sparse.covariances(hyper, batch)
+
     def describe(self, hyper):
         return self.sparse.describe(hyper)
 

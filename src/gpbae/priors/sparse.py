@@ -112,5 +112,9 @@ class SparsePrior(AbstractLatentPrior):
         mean = gp.sparse_mean(projection, values, jnp.repeat(jnp.arange(G), q)).reshape(z.shape)
         return values, jnp.clip((z - mean) / jnp.sqrt(variance).reshape(z.shape), -3.0, 3.0)
 
+    def covariances(self, hyper, batch):
+        kernels, _ = self.hyper_reference.resolve(hyper)
+        return (gp.inducing_covariance(kernels, self.inducing(hyper)),)
+
     def describe(self, hyper):
         return {**self.hyper_reference.describe(hyper), "inducing": self.inducing(hyper)}
