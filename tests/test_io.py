@@ -128,9 +128,26 @@ def test_a_failed_write_leaves_the_old_model_in_place(saved, tmp_path, monkeypat
     model, folder = saved
     target = shutil.copytree(folder, tmp_path / "model")
     monkeypatch.setattr(io.os, "fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(GpbaeError, match=r"Could not write the model to .*model: disk full; what was there before"):
         model.save(target)
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    load(target)
+
+
+def test_an_old_model_comes_back_when_the_new_one_cannot_take_its_place(saved, tmp_path, monkeypatch):
+    model, folder = saved
+    target, rename, calls = shutil.copytree(folder, tmp_path / "model"), io.os.rename, []
+
+    def second_fails(*places):
+        calls.append(places)
+        if len(calls) == 2:
+            raise OSError(5, "Input/output error")
+        rename(*places)
+
+    monkeypatch.setattr(io.os, "rename", second_fails)
+    with pytest.raises(GpbaeError, match="Input/output error"):
+        model.save(target)
+    assert len(calls) == 3 and [p.name for p in tmp_path.iterdir()] == ["model"]
     load(target)
 
 
@@ -233,6 +250,37 @@ def test_a_manifest_that_would_fill_the_memory_is_not_parsed(copy, what):
     (copy / io.MANIFEST).write_bytes(BLOATED[what])
     with pytest.raises(InputError, match=io.MANIFEST):
         load(copy)
+
+
+def test_words_wider_than_the_file_are_not_made(copy):
+    """One word of a hundred million letters would be 400 MB."""
+    node = {"strings": ["a"], "shape": [1], "dtype": "<U100000000"}
+    rewrite(copy, lambda m: m["fitted"].update(groups_=node))
+    with pytest.raises(InputError, match="holds 1 words of <U100000000"):
+        load(copy)
+
+
+def header(**arrays):
+    text = json.dumps(arrays).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+HOSTILE_HEADERS = {
+    "numbers NumPy has not": header(a={"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}),
+    "more than the file": header(a={"dtype": "F64", "shape": [2**40], "data_offsets": [0, 2**43]}),
+    "more than can be counted": header(a={"dtype": "F64", "shape": [2**40, 2**40], "data_offsets": [0, 0]}),
+    "nothing, a million times": header(
+        **{str(i): {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]} for i in range(storage.MOST_ARRAYS + 1)}
+    ),
+    "a header without end": (2**62).to_bytes(8, "little") + b"{}",
+    "nothing at all": b"",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_HEADERS)
+def test_arrays_that_promise_too_much_are_refused_by_name(what, tmp_path):
+    with pytest.raises(InputError, match=r"here\.safetensors"):
+        storage.arrays(HOSTILE_HEADERS[what], tmp_path / "here.safetensors")
 
 
 def test_pickles_and_other_files_are_refused(copy, tmp_path):

@@ -17,6 +17,7 @@ import pytest
 
 import runs
 from gpbae import BAE, GPBAE, cli, io, load, runfolder, storage
+from gpbae import run as sampling
 from gpbae.errors import GpbaeError, InputError, Interrupted
 
 CHEAPEST = "full batch"
@@ -120,6 +121,49 @@ def test_a_signal_keeps_the_block_and_says_how_to_go_on(number, uninterrupted, t
     runs.assert_same_draws(runs.fit(CHEAPEST, tmp_path / "run"), uninterrupted(CHEAPEST))
 
 
+def test_a_kill_after_a_signal_costs_no_more_than_the_block(uninterrupted, tmp_path, monkeypatch):
+    """The block before is kept while this one is computed, without a checkpoint being due."""
+    manifest, block = tmp_path / "run" / storage.MANIFEST, sampling.Sampler._block
+
+    def killed(self, temperatures, adapting):
+        if self.phase == "sampling" and self.block == 3:
+            before, patience = manifest.read_bytes(), time.monotonic() + 20
+            os.kill(os.getpid(), signal.SIGTERM)
+            while manifest.read_bytes() == before and time.monotonic() < patience:
+                time.sleep(0.01)
+            raise runs.Stop
+        return block(self, temperatures, adapting)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling.Sampler, "_block", killed)
+        with pytest.raises(runs.Stop):
+            runs.fit(CHEAPEST, tmp_path / "run")
+    events = []
+    runs.assert_same_draws(runs.fit(CHEAPEST, tmp_path / "run", events.append), uninterrupted(CHEAPEST))
+    assert (events[0]["at"], events[0]["block"]) == ("sampling", 3)
+    assert [e["done"] for e in events if e["phase"] == "sampling"] == [4]
+
+
+def test_a_signal_after_a_block_was_kept_keeps_it_once(uninterrupted, tmp_path, monkeypatch):
+    """Kept while the next block was computed, then that one too: every draw is there once."""
+    manifest, block = tmp_path / "run" / storage.MANIFEST, sampling.Sampler._block
+
+    def slow(self, temperatures, adapting):
+        if self.phase == "sampling" and self.block == 2:
+            before, patience = manifest.read_bytes(), time.monotonic() + 20
+            os.kill(os.getpid(), signal.SIGINT)
+            while manifest.read_bytes() == before and time.monotonic() < patience:
+                time.sleep(0.01)
+        return block(self, temperatures, adapting)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling.Sampler, "_block", slow)
+        with pytest.raises(Interrupted, match="after block 3 of sampling"):
+            runs.fit(CHEAPEST, tmp_path / "run")
+    assert len(list((tmp_path / "run" / "draws").iterdir())) == 2
+    runs.assert_same_draws(runs.fit(CHEAPEST, tmp_path / "run"), uninterrupted(CHEAPEST))
+
+
 def test_resume_on_the_command_line(tmp_path, capsys, monkeypatch):
     """Stopped by SIGTERM, exit code 143; `gpbae resume` needs neither the table nor the arguments again."""
     frame = pd.DataFrame(runs.Y, columns=list("abc")).assign(id=runs.GROUPS)
@@ -158,6 +202,16 @@ def test_resume_on_the_command_line(tmp_path, capsys, monkeypatch):
     assert run("predict", tmp_path / "run", tmp_path / "data.csv", "-o", tmp_path / "p.csv") == 0
     assert run("resume", tmp_path) == 1
     assert "there is no manifest.json" in capsys.readouterr().err
+    file = tmp_path / "run" / runfolder.COLUMNS
+    content = file.read_bytes()
+    for other in (content[:-5], content.replace(b'"a"', b'"b"', 1), bytes(len(content))):
+        file.write_bytes(other)
+        assert run("diagnose", tmp_path / "run") == 1
+        assert str(file) in capsys.readouterr().err
+    file.unlink()
+    file.symlink_to(tmp_path / "whole" / runfolder.COLUMNS)
+    assert run("diagnose", tmp_path / "run") == 1
+    assert "points out of the folder" in capsys.readouterr().err
 
 
 # Crashes.

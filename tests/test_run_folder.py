@@ -1,5 +1,6 @@
 """The folder of a run is not believed blindly: what was cut, changed, swapped or planted is refused by name."""
 
+import errno
 import json
 import os
 import random
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import time
 import tomllib
+import types
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +22,7 @@ import pytest
 
 import hostile
 import runs
-from gpbae import BAE, GPBAE, SGPBAE, health, io, load, runfolder, settings, sghmc, storage, watch
+from gpbae import BAE, GPBAE, SGPBAE, health, io, load, run, runfolder, settings, sghmc, storage, watch
 from gpbae.autoencoder import Position
 from gpbae.errors import GpbaeError, InputError
 from gpbae.inference import Chain, Refresh, Report
@@ -203,6 +206,10 @@ TAMPERED = {
     "files": (lambda m: m.update(files=[]), "changed or damaged"),
     "no table": (lambda m: m["files"].pop(runfolder.DATA), f"must list {runfolder.DATA}"),
     "no size": (lambda m: m["files"].update({runfolder.STATE: {}}), "must say size and sha256"),
+    "odd size": (lambda m: m["files"][runfolder.CONFIG].update(size="many"), "must say size and sha256"),
+    "no end": (lambda m: m["files"][runfolder.METRICS].update(size=-1), "must say size and sha256"),
+    "odd entry": (lambda m: m["files"].update({runfolder.DATA: 7}), "must say size and sha256"),
+    "no fingerprint": (lambda m: m.pop("fingerprint"), "must say fingerprint"),
     "gap": (lambda m: m["files"].pop(f"{runfolder.CHUNKS}/000000.safetensors"), "must list draws/000000"),
 }
 
@@ -212,6 +219,39 @@ def test_a_manifest_that_says_something_else_is_refused(what, copy):
     change, words = TAMPERED[what]
     reseal(copy, change)
     assert words in refused(copy, storage.MANIFEST)
+
+
+def test_draws_and_state_of_different_moments_are_refused(copy):
+    reseal(copy, lambda m: m["files"].pop(CHUNK))
+    with pytest.raises(InputError, match="one draw for every block of sampling; got 1 draws after block 2 of sampling"):
+        runs.fit(NAME, copy)
+
+
+def rewritten(folder, name, content):
+    """A file with other content, and a manifest that vouches for it."""
+    (folder / name).write_bytes(content)
+    reseal(folder, lambda m: m["files"].update({name: storage.describe(content)}))
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{}", b"words", b'{"seconds": "x"}', b'{"seconds": 1, "log_joint": [{}]}'])
+def test_a_log_that_holds_no_events_is_refused_by_name(line, copy):
+    rewritten(copy, runfolder.METRICS, line + b"\n")
+    refused(copy, runfolder.METRICS)
+
+
+@pytest.mark.parametrize("text", ["", "class = 1", "[arguments]\nseed = {eval = 1}", 'class = "BAE"\narguments = 3'])
+def test_settings_that_say_something_else_are_refused_by_name(text, copy):
+    rewritten(copy, runfolder.CONFIG, text.encode())
+    refused(copy, runfolder.CONFIG)
+    with pytest.raises(InputError, match=re.escape(str(copy / runfolder.CONFIG))):
+        runfolder.reopen(copy)
+
+
+@pytest.mark.parametrize("name", FILES[:-1])
+def test_a_link_to_itself_is_refused_by_name(name, copy):
+    (copy / name).unlink()
+    (copy / name).symlink_to(copy / name)
+    refused(copy, name)
 
 
 def test_a_checkpoint_of_another_model_is_refused(copy):
@@ -252,6 +292,47 @@ def test_a_lost_model_is_saved_again_and_half_saved_ones_go(tmp_path):
     runs.fit(NAME, tmp_path / "run")
     assert not (tmp_path / "run" / ".model.x1").exists()
     runs.assert_same_draws(load(tmp_path / "run"), model)
+
+
+# Disks.
+
+
+def test_a_new_folder_is_on_the_disk_with_its_parents(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(storage, "sync", flushed.append)
+    storage.make_folder(tmp_path / "a" / "b")
+    assert set(flushed) == {tmp_path, tmp_path / "a"}
+
+
+def test_a_file_system_that_cannot_flush_a_folder_will_do(tmp_path, monkeypatch):
+    def refuse(handle):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(storage.os, "fsync", refuse)
+    storage.sync(tmp_path)
+    with pytest.raises(OSError, match="Invalid argument"):  # but a file must be
+        storage.write(tmp_path / "file", b"content")
+
+
+@pytest.mark.parametrize("call", ["truncate", "open"])
+def test_a_disk_that_refuses_when_a_run_is_opened_is_a_sentence(call, copy, monkeypatch):
+    """The log is cut, then opened: both before the first block."""
+
+    class ReadOnly:
+        def __getattr__(self, name):
+            return refuse if name == call else getattr(os, name)
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(runfolder, "os", ReadOnly())
+    with pytest.raises(GpbaeError, match=f"Could not write to {copy}: Read-only file system"):
+        open_and_read(copy)
+
+
+def test_a_run_dir_that_is_no_name_is_refused():
+    with pytest.raises(InputError, match="run_dir must be the name of a folder; got 5"):
+        runs.fit(NAME, 5)
 
 
 # One process at a time.
@@ -334,8 +415,6 @@ def test_the_table_survives_as_arrays(labels):
 
 
 def test_a_network_of_your_own_is_resumed_in_python(tmp_path):
-    import equinox as eqx
-
     def module(seed):
         return eqx.nn.Linear(2, 3, key=jax.random.key(seed), dtype=jnp.float32)
 
@@ -368,13 +447,57 @@ def test_a_hopeless_step_size_names_what_broke():
         runs.fit(NAME, step_size=1e30)
 
 
+SEVERAL = "row minibatch, amortised, several chains"
+
+
+@pytest.mark.parametrize("phase", ["warm-up", "sampling"])
+def test_a_chain_that_dies_leaves_the_others_as_they_were(phase, tmp_path, monkeypatch):
+    """It is stopped at its last good block, left out of every answer, and named; also after a resume."""
+    seen, finite_chains = ["compiling"], run.finite_chains
+
+    def one_is_not(chains, report):
+        return finite_chains(chains, report) & ((np.arange(3) != 1) | (seen[-1] != phase))
+
+    def listen(event):
+        seen.append(event["phase"] if event["phase"] in ("warm-up", "sampling") else seen[-1])
+        if event["phase"] == "sampling" and event["done"] == 3 and not stopped:
+            stopped.append(True)
+            raise runs.Stop
+
+    stopped = []
+    whole = runs.fit(SEVERAL)
+    monkeypatch.setattr(run, "finite_chains", one_is_not)
+    with pytest.raises(runs.Stop):
+        runs.fit(SEVERAL, tmp_path / "run", listen)
+    model = runs.fit(SEVERAL, tmp_path / "run", listen)
+    assert model.dead_chains_.tolist() == [1] and model.num_chains_ == 2
+    for attribute in ("draws_", "encoders_"):
+        others = jax.tree.map(lambda a: np.asarray(a)[[0, 2]], getattr(whole, attribute))
+        assert eqx.tree_equal(jax.tree.map(np.asarray, getattr(model, attribute)), others), attribute
+    assert any(re.match(r"Chain 1 diverged .*not finite: ", w) for w in model.diagnostics().attrs["warnings"])
+    assert np.isfinite(load(tmp_path / "run").predict(runs.X).mean).all()
+
+
+def test_rows_on_disk_go_on_when_the_first_chain_has_died(monkeypatch):
+    asked = []
+    feed = types.SimpleNamespace(block=lambda sweep, num: asked.append((sweep, num)))
+    monkeypatch.setattr(run.streamed, "run_block", lambda *_: None)
+    parts = dict.fromkeys(("model", "plan", "table", "static"))
+    sampler = types.SimpleNamespace(feed=feed, chains=types.SimpleNamespace(sweep=jnp.array([4, 9])), **parts,
+                                    _settings=lambda: None)  # fmt: skip
+    run.Sampler._block(sampler, np.ones(3), False)
+    assert asked == [(9, 3)]
+
+
 def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
     monkeypatch.setattr(watch, "PATIENCE", 0.2)
     with watch.Watch() as seen:
         seen.beat()
         seen.beat()
         time.sleep(2.5)
+        assert seen.warned
         seen.beat()
+        assert not seen.warned  # another stall, another word
     said = capfd.readouterr().err
     assert said.count("No block was finished for") == 1
     assert "in test_a_stall_is_called_out_with_a_stack" in said

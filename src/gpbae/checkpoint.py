@@ -4,6 +4,7 @@ Randomness is counter-based (keys folded with the number of the sweep), so there
 kept as lists of leaves; their structure comes from the model, which is built again from the same data and arguments.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ _OTHER = InputError(
     "The checkpoint must hold the variables of this model and holds others: it was written by another release; resume "
     "it there, or begin anew in another folder."
 )
-COUNTERS = ("phase", "block")
+PHASES, COUNTERS = ("start", "warm-up", "sampling"), ("phase", "block")
 BY_CHAIN = ("step_sizes", "noise_shares", "stiffest", "back_offs", "dead")
 
 
@@ -29,6 +30,24 @@ class Snapshot(NamedTuple):
     counters: dict[str, Any]
     chunks: list[Arrays]
     history: list[dict[str, Any]]
+
+
+class Moment(NamedTuple):
+    """A run between two blocks, cheap to take: arrays never change, so that pointing at them is enough."""
+
+    chains: PyTree
+    noise: PyTree
+    counters: dict[str, Any]
+    fresh: list[tuple[PyTree, PyTree, float]]
+    """Draws that are in no chunk yet."""
+
+    def arrays(self) -> Arrays:
+        """Leaves of the chains and of the gradient noise."""
+        named = _leaves("chain", self.chains)
+        return named if self.noise is None else named | _leaves("noise", self.noise)
+
+    def chunk(self) -> Arrays | None:
+        return chunk_of(*map(list, zip(*self.fresh, strict=True))) if self.fresh else None
 
 
 class Keeper:
@@ -44,6 +63,12 @@ class Keeper:
 
     def record(self, event: dict[str, Any]) -> None:
         """An event of the run, once."""
+
+    def mark(self) -> None:
+        """The events so far belong to the checkpoint that comes next."""
+
+    def ask_for_the_last_block(self, save: Callable[[], None]) -> None:
+        """What to call, from another thread, when somebody asks the run to stop while a block is computed."""
 
     def is_due(self) -> bool:
         """Asked after every block: is it time for a checkpoint?"""
@@ -63,21 +88,41 @@ class Keeper:
         """The run is over."""
 
 
-def arrays_of(sampler: Any) -> Arrays:
-    """Leaves of the chains and of the gradient noise."""
-    named = _leaves("chain", sampler.chains)
-    return named if sampler.noise is None else named | _leaves("noise", sampler.noise)
-
-
-def counters_of(sampler: Any) -> dict[str, Any]:
+def moment_of(sampler: Any) -> Moment:
     by_chain = {name: getattr(sampler, name).tolist() for name in BY_CHAIN}
-    return {name: getattr(sampler, name) for name in COUNTERS} | by_chain
+    counters = {name: getattr(sampler, name) for name in COUNTERS} | by_chain
+    return Moment(sampler.chains, sampler.noise, counters, list(sampler.fresh))
 
 
 def restore(sampler: Any, saved: Snapshot) -> None:
     """Put a sampler back where it was."""
-    if set(saved.counters) != {*COUNTERS, *BY_CHAIN}:
+    try:
+        _check_fits(sampler, saved)
+        _put_back(sampler, saved)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise problem if isinstance(problem, InputError) else _OTHER from None
+
+
+def _check_fits(sampler: Any, saved: Snapshot) -> None:
+    """Counters are those of such a run, and its draws are of this model, one for every block of sampling."""
+    counters = saved.counters
+    if set(counters) != {*COUNTERS, *BY_CHAIN} or counters["phase"] not in PHASES or type(counters["block"]) is not int:
         raise _OTHER
+    if any(np.shape(counters[name]) != getattr(sampler, name).shape for name in BY_CHAIN):
+        raise _OTHER
+    like = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(sampler.draw())]
+    for chunk in saved.chunks:
+        if like != [(a.shape[:1] + a.shape[2:], a.dtype) for a in _numbered("draw", chunk)]:
+            raise _OTHER
+    num_draws = sum(chunk["clamped"].size for chunk in saved.chunks)
+    if num_draws != (counters["block"] if counters["phase"] == "sampling" else 0):
+        raise InputError(
+            f"The checkpoint must hold one draw for every block of sampling; got {num_draws} draws after block "
+            f"{counters['block']} of {counters['phase']}: its files are not of one moment; copy the folder again."
+        )
+
+
+def _put_back(sampler: Any, saved: Snapshot) -> None:
     for name in COUNTERS:
         setattr(sampler, name, saved.counters[name])
     for name in BY_CHAIN:

@@ -39,6 +39,17 @@ ROLE_OF = {"model_": "decoder", "draws_": "decoder", "kinetic_temperature_": "de
 
 def save(model: estimators.BAE | baselines.Baseline, path: Any) -> None:
     """Write a fitted model to a folder, at once or not at all."""
+    try:
+        write(model, Path(path))
+    except OSError as problem:
+        raise GpbaeError(
+            f"Could not write the model to {path}: {problem.strerror or problem}; what was there before is as it was. "
+            "Make room, or name another folder."
+        ) from problem
+
+
+def write(model: estimators.BAE | baselines.Baseline, path: Path) -> None:
+    """`save`, for those who have a sentence of their own for a failed write."""
     from safetensors.numpy import save as to_bytes
 
     model._fitted()
@@ -61,14 +72,15 @@ def save(model: estimators.BAE | baselines.Baseline, path: Any) -> None:
         "arguments": arguments, "fitted": fitted,
     }  # fmt: skip
     files[MANIFEST] = storage.seal(manifest)
-    _write_folder(Path(path), files)
+    _write_folder(path, files)
 
 
 def _write_folder(path: Path, files: dict[str, bytes]) -> None:
-    """Write beside the target, flush, then rename, so that a reader finds the old model or the new one."""
+    """Write beside the target, flush, then rename: a reader finds a whole model or none.  An old one steps aside for
+    the moment between two renames; a crash just then leaves it, whole, in a hidden folder beside."""
     if path.is_symlink() or (path.exists() and not _replaceable(path)):
         raise InputError(f"{path} exists and holds something other than a saved model; name a new folder.")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(path.parent)
     fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         for name, content in files.items():
@@ -79,15 +91,28 @@ def _write_folder(path: Path, files: dict[str, bytes]) -> None:
         fresh.chmod(0o755)
         storage.sync(fresh)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            os.rename(path, old / path.name)
-            os.rename(fresh, path)
-            shutil.rmtree(old)
+            _replace(path, fresh)
         else:
             os.rename(fresh, path)
         storage.sync(path.parent)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _replace(path: Path, fresh: Path) -> None:
+    """The new folder in the old one's place; the old one comes back if that fails."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        os.rename(path, aside / path.name)
+        try:
+            os.rename(fresh, path)
+        except BaseException:
+            os.rename(aside / path.name, path)
+            raise
+        storage.sync(path.parent)
+    finally:
+        if path.exists():
+            shutil.rmtree(aside)
 
 
 def _replaceable(path: Path) -> bool:
@@ -146,8 +171,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     if manifest["version"] >= SEALED_SINCE:
         storage.check_seal(folder, manifest)
-    if set(manifest.get("files", ())) != {DRAWS, ARRAYS}:
-        raise InputError(f"{folder / MANIFEST} must list {DRAWS} and {ARRAYS}; got {list(manifest.get('files', ()))}.")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or set(files) != {DRAWS, ARRAYS}:
+        raise InputError(f"{folder / MANIFEST} must list {DRAWS} and {ARRAYS}; got {str(files)[:80]}.")
     return manifest
 
 

@@ -123,7 +123,7 @@ def write(folders: Sequence[Any], out: Path) -> Any:
         raise InputError(f"{out} exists already; name a new folder.")
     model = merge(folders)
     io.save(model, out)
-    columns = Path(folders[0]) / runfolder.COLUMNS
-    if columns.exists():
-        storage.write(out / runfolder.COLUMNS, columns.read_bytes())
+    columns = runfolder.columns(Path(folders[0]))
+    if columns is not None:
+        storage.write(out / runfolder.COLUMNS, columns)
     return model

@@ -1,6 +1,7 @@
 """A whole run: start, MAP, ramp, warm-up, sampling; Python between compiled blocks, for progress and interruption."""
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -76,6 +77,9 @@ class Sampler:
         self.phase, self.block = "start", 0
         self.chunks: list[checkpoint.Arrays] = []
         self.fresh: list[tuple[Position, Position, float]] = []
+        self.last: checkpoint.Moment | None = None
+        self.saving = threading.Lock()
+        self.keeper.ask_for_the_last_block(self._save_last)
 
     def run(self) -> Result:
         """From where it is to the end; a keeper that has seen this run before says where that is."""
@@ -101,14 +105,29 @@ class Sampler:
 
     def _pause(self, at_an_end: bool = False) -> None:
         """Between two blocks the state is whole: keep it if it is time to, or if there will be no other time."""
-        stopping = self.keeper.is_stopping()
-        if at_an_end or stopping or self.keeper.is_due():
-            chunk = checkpoint.chunk_of(*map(list, zip(*self.fresh, strict=True))) if self.fresh else None
-            self.keeper.keep(checkpoint.arrays_of(self), checkpoint.counters_of(self), chunk)
-            self.chunks += [] if chunk is None else [chunk]
-            self.fresh = []
+        with self.saving:
+            self.keeper.mark()
+            self.last = checkpoint.moment_of(self)
+            stopping = self.keeper.is_stopping()
+            if at_an_end or stopping or self.keeper.is_due():
+                self._save()
         if stopping:
             self.keeper.stop(f"block {self.block} of {self.phase}")
+
+    def _save_last(self) -> None:
+        """From another thread, while a block is computed: the block before it is whole."""
+        with self.saving:
+            self._save()
+
+    def _save(self) -> None:
+        """Keep the last moment, unless it has been kept."""
+        if self.last is None:
+            return
+        moment, self.last = self.last, None
+        chunk = moment.chunk()
+        self.keeper.keep(moment.arrays(), moment.counters, chunk)
+        self.chunks += [] if chunk is None else [chunk]
+        del self.fresh[: len(moment.fresh)]
 
     def _say(self, **event: Any) -> None:
         event["seconds"] = round(time.monotonic() - self.started, 3)
@@ -163,7 +182,8 @@ class Sampler:
 
     def _block(self, temperatures: np.ndarray, adapting: bool):
         if self.feed is not None:
-            rows = self.feed.block(int(self.chains.sweep[0]), len(temperatures))
+            sweep = int(np.max(np.asarray(self.chains.sweep)))  # a chain that died stays at its last good block
+            rows = self.feed.block(sweep, len(temperatures))
             return streamed.run_block(
                 self.model, self.plan, self.table, self.static, self.chains, self._settings(),
                 jnp.asarray(temperatures), jnp.asarray(adapting), rows,
@@ -191,11 +211,11 @@ class Sampler:
             if self.block == reset:
                 self._rescale()
             chains, report = self._block(schedule[self.block * thin : (self.block + 1) * thin], adapting=True)
-            finite = finite_chains(chains, report)
+            finite = finite_chains(chains, report) | self.dead
             if not finite.all():
                 self._retreat(~finite, culprits_of(chains, report, ~finite))
                 continue
-            self.chains = chains
+            self.chains = keep_sound(self.chains, chains, ~self.dead) if self.dead.any() else chains
             self.block += 1
             if self.block in checkpoints:
                 self._set_step_sizes(self._measure(self.chains))
@@ -204,21 +224,20 @@ class Sampler:
             self._pause()
 
     def _retreat(self, broken: np.ndarray, culprits: str) -> None:
-        """A block that blew up is done again, by the chains that did with half the step; the others repeat theirs."""
+        """A block that blew up is done again, by the chains that did with half the step; the others repeat theirs.
+        A chain that blows up whatever the step is given up."""
         shorter = np.where(broken, 0.5, 1.0)
         self.back_offs, self.step_sizes = self.back_offs * shorter, self.step_sizes * shorter
-        if self.back_offs.min() < 0.5**NUM_BACK_OFFS:
-            raise GpbaeError(
-                f"The chains diverge whatever the step size: not finite near the start are {culprits}. "
-                "Check y for extreme values, standardise it, or pass a smaller step_size."
-            )
+        self._bury(self.back_offs < 0.5**NUM_BACK_OFFS, culprits,
+                   f"The chains diverge whatever the step size: not finite near the start are {culprits}. "
+                   "Check y for extreme values, standardise it, or pass a smaller step_size.")  # fmt: skip
         resting = jax.tree.map(jnp.zeros_like, self.chains.sampler.momentum)
         at_rest = self.chains._replace(sampler=self.chains.sampler._replace(momentum=resting))
         self.chains = keep_sound(self.chains, at_rest, broken)
         self._say(phase="back-off", step_size=self._smallest_step(), because=culprits)
 
     def _smallest_step(self) -> float:
-        return float(self.step_sizes.min())
+        return float(self.step_sizes[~self.dead].min())
 
     def _sample(self) -> None:
         budget = self.budget
@@ -227,14 +246,16 @@ class Sampler:
             chains, report = self._block(temperatures, adapting=False)
             finite = finite_chains(chains, report) & ~self.dead
             if not finite.all():
-                self._bury(~finite, chains, report)
+                culprits = culprits_of(chains, report, ~finite)
+                self._bury(~finite, culprits, f"Every chain diverged while sampling: not finite are {culprits}. "
+                           "Pass a smaller step_size or a longer num_warmup.")  # fmt: skip
                 chains = keep_sound(self.chains, chains, finite)
             self.chains = chains
             self.block += 1
             kinetic = jax.tree.map(np.asarray, report.kinetic_temperature)
-            clamped = float(np.mean(np.asarray(report.fraction_clamped)))
-            self.fresh.append((jax.tree.map(np.asarray, self._draw()), kinetic, clamped))
-            loss, accepted = (float(np.mean(np.asarray(a))) for a in (report.encoder_loss, report.acceptance))
+            clamped, loss, accepted = (float(np.mean(np.asarray(a)[~self.dead])) for a in (
+                report.fraction_clamped, report.encoder_loss, report.acceptance))  # fmt: skip
+            self.fresh.append((jax.tree.map(np.asarray, self.draw()), kinetic, clamped))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
                       encoder_loss=loss, step_size=self._smallest_step(),
                       acceptance=accepted if np.isfinite(accepted) else None)  # fmt: skip
@@ -243,22 +264,19 @@ class Sampler:
     def _result(self) -> Result:
         position = self.chains.sampler.position
         measured = position._replace(values=self.chains.values) if self.plan.collapsed else position
-        draws, kinetic, clamped = checkpoint.join(self.chunks, self._draw(), measured)
+        draws, kinetic, clamped = checkpoint.join(self.chunks, self.draw(), measured)
         return Result(draws, self.chains, self.step_sizes, kinetic, float(np.mean(clamped)), self.noise_shares,
                       self.history, self.dead)  # fmt: skip
 
-    def _bury(self, broken: np.ndarray, chains: Chain, report) -> None:
-        culprits = culprits_of(chains, report, broken)
+    def _bury(self, broken: np.ndarray, culprits: str, if_all: str) -> None:
+        """Broken chains stay where they last were good, and the others go on; with none left the run is over."""
         if (newly := broken & ~self.dead).any():
-            self.dead |= broken
+            self.dead = self.dead | newly
             self._say(phase="dead", chains=np.flatnonzero(newly).tolist(), because=culprits)
         if self.dead.all():
-            raise GpbaeError(
-                f"Every chain diverged while sampling: not finite are {culprits}. "
-                "Pass a smaller step_size or a longer num_warmup."
-            )
+            raise GpbaeError(if_all)
 
-    def _draw(self) -> Position:
+    def draw(self) -> Position:
         """The position; latents born anew each sweep are not worth keeping."""
         position = self.chains.sampler.position
         if self.plan.collapsed:

@@ -19,11 +19,12 @@ import json
 import math
 import os
 import platform
+import shlex
 import shutil
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +46,46 @@ SECONDS_BETWEEN_CHECKPOINTS = 30.0
 @contextlib.contextmanager
 def keeping(path: Any, estimator: Any, x: Any, y: Any, groups: Any) -> Iterator["RunFolder"]:
     """The folder of this run, begun or continued; locked, and listening to signals, as long as the context lasts."""
-    folder = Path(path)
+    folder = _path(path)
     config, data = settings.text(estimator, x, y), settings.table(x, y, groups)
     _make(folder)
     lock = storage.Lock(folder)
     try:
-        if not (folder / storage.MANIFEST).exists() or not read_manifest(folder)["files"]:
+        if not has_table(folder):
             with _sentence(folder):
                 _begin(folder, config, data)
         run = RunFolder(folder, Watch())
         run.check_same(estimator, config, data)
-        with run.watch, run:
+        with run, run.watch:
             yield run
     finally:
         lock.release()
 
 
+def has_table(folder: Path) -> bool:
+    """Whether a run was begun here and got as far as to keep its table."""
+    return (folder / storage.MANIFEST).exists() and bool(read_manifest(folder)["files"])
+
+
+def columns(folder: Path) -> bytes | None:
+    """How the command line read the table, checked where the manifest lists it (that of a merge lists the model only);
+    None where a fit was called in Python."""
+    if not os.path.lexists(folder / COLUMNS):
+        return None
+    is_run = (folder / storage.MANIFEST).exists() and storage.read_manifest(folder).get("format") == FORMAT
+    return storage.read(folder, COLUMNS, read_manifest(folder)["files"].get(COLUMNS) if is_run else None)
+
+
+def _path(given: Any) -> Path:
+    try:
+        return Path(given)
+    except TypeError:
+        raise InputError(f"run_dir must be the name of a folder; got {given!r}.") from None
+
+
 def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
     """Model, x, y and groups of a run, to be passed to `fit(x, y, groups, run_dir=path)` again."""
-    folder = Path(path)
+    folder = _path(path)
     manifest = read_manifest(folder)
     if not manifest["files"]:
         raise InputError(f"The run in {folder} was stopped before its table was kept; begin it again with fit.")
@@ -94,6 +116,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     storage.check_seal(folder, manifest)
     if manifest["files"] and (missing := {CONFIG, DATA, METRICS} - set(manifest["files"])):
         raise InputError(f"{folder / storage.MANIFEST} must list {', '.join(sorted(missing))}: damaged; copy it again.")
+    said = (("fingerprint", str), ("packages", dict), ("finished", bool))
+    if absent := [name for name, kind in said if not isinstance(manifest.get(name), kind)]:
+        raise InputError(f"{folder / storage.MANIFEST} must say {absent[0]}: damaged; copy it again.")
     return manifest
 
 
@@ -104,8 +129,7 @@ def _make(folder: Path) -> None:
     taken = [name for name in OURS if os.path.lexists(folder / name)]
     if taken and not (folder / storage.MANIFEST).exists():
         raise InputError(f"{folder} holds {taken[0]} and is not the folder of a run; name a new folder.")
-    with _sentence(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    storage.make_folder(folder)
 
 
 def _begin(folder: Path, config: bytes, data: Arrays) -> None:
@@ -161,15 +185,15 @@ class RunFolder(Keeper):
         for name in (CHUNKS, MODEL, METRICS):
             if (folder / name).is_symlink():
                 raise InputError(f"{folder / name} points out of the folder; a run is kept in its own folder only.")
-        self._settle()
+        with _sentence(folder):
+            self._settle()
         self.kept_at = time.monotonic()
 
     def _settle(self) -> None:
         """Finish or forget what a crash interrupted, and cut the log where the checkpoint was."""
         files = self.manifest["files"]
         _clear(self.folder, set(files))
-        with _sentence(self.folder):
-            (self.folder / CHUNKS).mkdir(exist_ok=True)
+        (self.folder / CHUNKS).mkdir(exist_ok=True)
         if (self.folder / NEXT).exists():
             with contextlib.suppress(InputError, KeyError):
                 storage.read(self.folder, NEXT, files[STATE])
@@ -178,7 +202,11 @@ class RunFolder(Keeper):
         content = storage.read(self.folder, METRICS, files[METRICS], prefix=True)
         os.truncate(self.folder / METRICS, len(content))
         self.log_hash, self.log_size = hashlib.sha256(content), len(content)
-        self.events = [_event(line) for line in content.splitlines()]
+        self.mark()
+        try:
+            self.events = [_event(line) for line in content.splitlines()]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise InputError(f"{self.folder / METRICS} must hold an event per line: damaged; copy it again.") from None
 
     def check_same(self, estimator: Any, config: bytes, data: Arrays) -> None:
         """Refuse to continue with other arguments or other data, and files that are not as they were written."""
@@ -200,7 +228,8 @@ class RunFolder(Keeper):
 
     def __enter__(self) -> "RunFolder":
         flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        self.log = os.open(self.folder / METRICS, flags)
+        with _sentence(self.folder):
+            self.log = os.open(self.folder / METRICS, flags)
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -216,7 +245,10 @@ class RunFolder(Keeper):
         if not self.has_begun():
             return None
         arrays = self._arrays(STATE)
-        counters = json.loads(bytes(arrays.pop("counters")))
+        try:
+            counters = json.loads(bytes(arrays.pop("counters")))
+        except (ValueError, KeyError, RecursionError):
+            raise InputError(f"{self.folder / STATE} must hold a run's counters: damaged; copy it again.") from None
         names = [f"{CHUNKS}/{i:06d}.safetensors" for i in range(self._num_chunks())]
         if absent := [name for name in names if name not in files]:
             raise InputError(f"{self.folder / storage.MANIFEST} must list {absent[0]}: damaged; copy it again.")
@@ -235,6 +267,16 @@ class RunFolder(Keeper):
         self.log_hash.update(line)
         self.log_size += len(line)
 
+    def mark(self) -> None:
+        self.marked = {"size": self.log_size, "sha256": self.log_hash.hexdigest()}
+
+    def ask_for_the_last_block(self, save: Callable[[], None]) -> None:
+        def quietly() -> None:
+            with contextlib.suppress(GpbaeError):  # the end of the block tries again, and says why it cannot
+                save()
+
+        self.watch.when_asked = quietly
+
     def is_due(self) -> bool:
         self.watch.beat()
         return time.monotonic() - self.kept_at >= SECONDS_BETWEEN_CHECKPOINTS
@@ -244,9 +286,10 @@ class RunFolder(Keeper):
 
     def stop(self, where: str) -> None:
         number = self.watch.requested or signal.SIGINT
+        kept = "everything until then is" if self.has_begun() else "its table is, but nothing to go on from,"
         raise Interrupted(
-            f"Stopped by {signal.Signals(number).name} after {where}; everything until then is in {self.folder}. To go "
-            f"on: fit with the same arguments and run_dir, or `gpbae resume {self.folder}`.",
+            f"Stopped by {signal.Signals(number).name} after {where}; {kept} in {self.folder}. To go on: fit with the "
+            f"same arguments and run_dir, or `gpbae resume {shlex.quote(str(self.folder))}`.",
             number,
         )
 
@@ -270,7 +313,7 @@ class RunFolder(Keeper):
 
     def _commit(self, files: dict[str, Any], **changes: Any) -> None:
         os.fsync(self.log)
-        files = files | {METRICS: {"size": self.log_size, "sha256": self.log_hash.hexdigest()}}
+        files = files | {METRICS: self.marked}
         manifest = {k: v for k, v in self.manifest.items() if k != "checksum"} | {"files": files} | changes
         storage.write(self.folder / storage.MANIFEST, storage.seal(manifest))
         self.manifest = manifest
@@ -279,8 +322,9 @@ class RunFolder(Keeper):
         """Save the fitted model inside, unless it is there already."""
         if self._has_model():
             return
+        self.mark()
         with _sentence(self.folder):
-            io.save(model, self.folder / MODEL)
+            io.write(model, self.folder / MODEL)
             contents = {name: (self.folder / MODEL / name).read_bytes() for name in io.FILES}
             named = {f"{MODEL}/{name}": storage.describe(content) for name, content in contents.items()}
             self._commit(self.manifest["files"] | named, finished=True)
@@ -308,4 +352,4 @@ def _event(line: bytes) -> dict[str, Any]:
     event = json.loads(line)
     if "log_joint" in event:
         event["log_joint"] = np.array(event["log_joint"], float)
-    return event
+    return event | {"seconds": float(event["seconds"])}

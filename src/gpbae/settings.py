@@ -34,6 +34,8 @@ class Reader(values.Reader):
 
     def _array(self, node):
         dtype = np.dtype(node["dtype"])
+        if dtype.kind not in "biufM":
+            raise values.Damaged(f"holds an array of {dtype}")
         array = np.array(node["array"], np.int64).view(dtype) if dtype.kind == "M" else np.array(node["array"], dtype)
         array = array.reshape(node["shape"])
         return jnp.asarray(array) if node["kind"] == "jax" else array[()] if node["kind"] == "scalar" else array
@@ -81,6 +83,15 @@ def _with_none(node: Any) -> Any:
 def read(content: bytes, file: Path) -> tuple[Any, tables.Frame, list[str] | None]:
     """The model, unfitted, how its table looked, and the names of its inputs."""
     config = _parse(content, file)
+    try:
+        return _rebuilt(config, file)
+    except (KeyError, TypeError, ValueError, AttributeError, values.Damaged) as problem:
+        if isinstance(problem, InputError):
+            raise
+        raise InputError(f"{file} is damaged or from another release ({problem!r}).") from None
+
+
+def _rebuilt(config: dict[str, Any], file: Path) -> tuple[Any, tables.Frame, list[str] | None]:
     arguments = config["arguments"]
     own = [name for name, node in arguments.items() if isinstance(node, dict) and "given" in node]
     if config["class"] not in io.ESTIMATORS or own:
@@ -103,6 +114,8 @@ def _parse(content: bytes, file: Path) -> dict[str, Any]:
 def check_same(stored: bytes, given: bytes, file: Path) -> None:
     """Refuse arguments other than those a run was begun with, and name the first that differs."""
     old, new = _parse(stored, file), _parse(given, file)
+    if absent := [name for name in new if name not in old or (name == "arguments" and not isinstance(old[name], dict))]:
+        raise InputError(f"{file} must say {absent[0]}: damaged; copy it again.")
     before, now = (
         {"class": c["class"], **c["arguments"], "columns": c["frame"], "inputs": c["inputs"]} for c in (old, new)
     )

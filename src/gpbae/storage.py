@@ -2,6 +2,7 @@
 a manifest says, and one process at a time."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -21,15 +22,22 @@ except ImportError:  # Windows
 MANIFEST, LOCK = "manifest.json", ".lock"
 LARGEST_MANIFEST, MOST_ENTRIES = 32 * 2**20, 2_000_000
 """Bytes, and entries, each of which takes some 60 bytes of memory.  The one file whose size nothing announces."""
+MOST_ARRAYS = 100_000
+"""In one file; each takes some hundred bytes of memory, however little it holds."""
+WITHOUT_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES)
+"""What file systems say that cannot flush a folder, and folders that may be written but not listed."""
 
 
 # Writing.
 
 
 def make_folder(path: Path) -> None:
-    """A folder to write to, or one sentence."""
+    """A folder to write to, whose name is on the disk too, or one sentence."""
     try:
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for folder in made:
+            sync(folder.parent)
     except OSError as error:
         raise GpbaeError(f"Could not make the folder {path}: {error.strerror}; name another one.") from error
 
@@ -68,11 +76,15 @@ def write_all(handle: int, content: bytes) -> None:
 def sync(folder: Path) -> None:
     if os.name == "nt":
         return  # Windows has no handle for a folder
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as problem:
+        if problem.errno not in WITHOUT_FOLDER_SYNC:
+            raise
 
 
 def describe(content: bytes) -> dict[str, Any]:
@@ -113,12 +125,12 @@ def check_seal(folder: Path, manifest: dict[str, Any]) -> None:
         raise InputError(f"{folder / MANIFEST} has another checksum than it says: changed or damaged; copy it again.")
 
 
-def read(folder: Path, name: str, expected: dict[str, Any] | None = None, prefix: bool = False) -> bytes:
+def read(folder: Path, name: str, expected: Any = None, prefix: bool = False) -> bytes:
     """A plain file inside the folder, no larger than announced, read once and checked; of a growing file a prefix."""
     file = folder / name
-    if not file.resolve().is_relative_to(folder.resolve()):
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
         raise InputError(f"{file} points out of the folder; files are read from their own folder only.")
-    if expected is not None and {"size", "sha256"} - set(expected):
+    if expected is not None and not _is_description(expected):
         raise InputError(f"{folder / MANIFEST} must say size and sha256 of {name}: damaged; copy it again.")
     try:
         found = file.stat()
@@ -139,15 +151,25 @@ def read(folder: Path, name: str, expected: dict[str, Any] | None = None, prefix
     return content
 
 
+def _is_description(said: Any) -> bool:
+    """Whether an entry of a manifest says the size and the checksum of a file."""
+    if not isinstance(said, dict) or not isinstance(said.get("sha256"), str):
+        return False
+    return type(said.get("size")) is int and said["size"] >= 0
+
+
 def arrays(content: bytes, file: Path) -> dict[str, np.ndarray]:
     """What a safetensors file holds."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    header = 8 + int.from_bytes(content[:8], "little")
+    if content.count(b'"dtype"', 8, min(header, len(content))) > MOST_ARRAYS:
+        raise InputError(f"{file} must hold at most {MOST_ARRAYS} arrays and holds more: not written by gpbae.")
     try:
         return load(content)
-    except SafetensorError:
-        raise InputError(f"{file} is not a safetensors file; no other format is read.") from None
+    except (SafetensorError, KeyError, ValueError):  # also numbers and shapes that NumPy has not
+        raise InputError(f"{file} is not a safetensors file of plain numbers; no other format is read.") from None
 
 
 # One process at a time.

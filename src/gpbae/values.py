@@ -35,6 +35,8 @@ from gpbae.errors import InputError
 HOMES = (autoencoder, baselines, batches, inducing, inference, kernels, latent_priors, likelihoods, networks, tables,
          transforms, weights)  # fmt: skip
 ROLES = ("decoder", "encoder")
+LARGEST_TEXT = 2**28
+"""Bytes of an array of words: its type says how wide each is, whatever the words are."""
 
 
 def _value_types() -> dict[str, type]:
@@ -152,7 +154,10 @@ class Reader:
         return jnp.asarray(array) if node["kind"] == "jax" else array[()] if node["kind"] == "scalar" else array
 
     def _strings(self, node):
-        return np.array(node["strings"], dtype=node["dtype"]).reshape(node["shape"])
+        dtype, count = np.dtype(node["dtype"]), len(node["strings"])
+        if dtype.kind not in "UO" or dtype.itemsize * count > LARGEST_TEXT:
+            raise Damaged(f"holds {count} words of {dtype}")
+        return np.array(node["strings"], dtype=dtype).reshape(node["shape"])
 
     def _list(self, node):
         return [self.read(v) for v in node["list"]]

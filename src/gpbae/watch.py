@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -23,10 +24,15 @@ process_is_ours = False
 
 
 class Watch:
-    """Use as a context; `beat` after every block, `requested` is the signal that asked to stop, or None."""
+    """Use as a context; `beat` after every block, `requested` is the signal that asked to stop, or None.
+
+    `when_asked` is called at the first signal, while the block is still computed, so that a second one, or a scheduler
+    that does not wait for the block's end, costs no more than that block.
+    """
 
     def __init__(self) -> None:
         self.requested: int | None = None
+        self.when_asked: Callable[[], None] = lambda: None
         self.longest, self.last, self.num_beats = 0.0, time.monotonic(), 0
         self.warned = False
         self._previous: dict[int, Any] = {}
@@ -57,7 +63,7 @@ class Watch:
         now = time.monotonic()
         if self.num_beats:
             self.longest = max(self.longest, now - self.last)
-        self.last, self.num_beats = now, self.num_beats + 1
+        self.last, self.num_beats, self.warned = now, self.num_beats + 1, False
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.requested is not None and number == signal.SIGINT:
@@ -79,7 +85,8 @@ class Watch:
                 continue
             count += 1
             if count == 1:
-                _say("Stopping after this block, to keep it; once more leaves at once, with the last checkpoint.")
+                _say("Stopping after this block, to keep it; once more leaves at once, with the block before it.")
+                self.when_asked()
             elif process_is_ours:
                 os._exit(128 + received[0])
 

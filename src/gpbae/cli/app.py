@@ -35,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(error), debug)
     except ModuleNotFoundError as error:
         _fail(f"This command needs the module {error.name!r}, which is not installed: install it with pip.", debug)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        _fail(f"Could not read or write{where}: {error.strerror or error}; check the disk, then run it again.", debug)
     except Exception as error:
         _fail(f"Unexpected {type(error).__name__}: {error or 'no message'}; add --debug to see where.", debug)
 

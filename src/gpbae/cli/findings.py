@@ -36,11 +36,21 @@ def write_report(run: Path) -> Path:
     model, columns = _load_sampled(run)
     page, scores = run / "report.html", run / "evaluation.json"
     try:
-        evaluation = json.loads(scores.read_text(encoding="utf-8")) if scores.exists() else ()
+        evaluation = _scores(scores) if scores.exists() else ()
         page.write_text(model_page(model, columns, evaluation), encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page
+
+
+def _scores(file: Path) -> Any:
+    from gpbae import storage
+
+    content = storage.read(file.parent, file.name)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise InputError(f"{file} is not JSON: damaged; remove it, or evaluate again.") from None
 
 
 def _load_sampled(run: Path) -> tuple[Any, Any]:

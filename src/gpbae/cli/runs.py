@@ -13,10 +13,10 @@ from gpbae.errors import InputError, Interrupted
 
 def begin(columns: Any, run: Path) -> None:
     """Keep how the table was read, unless a fit has been here."""
-    from gpbae import storage
+    from gpbae import runfolder, storage
 
-    if not (run / storage.MANIFEST).exists():
-        storage.write(run / "columns.json", columns.to_json())
+    if not runfolder.has_table(run):
+        storage.write(run / runfolder.COLUMNS, columns.to_json())
 
 
 @contextlib.contextmanager
@@ -54,16 +54,23 @@ def sample(
 def load(run: Path) -> tuple[Any, Any]:
     """The model of a run and the roles of its columns."""
     from gpbae import io
+
+    columns = _columns(run)
+    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
+
+
+def _columns(run: Path) -> Any:
+    from gpbae import runfolder
     from gpbae.cli import roles
 
+    content = runfolder.columns(run)
     try:
-        columns = roles.Columns.from_json((run / "columns.json").read_bytes())
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return roles.Columns.from_json(content or b"")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{run} does not hold a run of `gpbae fit`: its columns.json cannot be read. If a fit was stopped while it "
             "was still evaluating, run it again."
         ) from error
-    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
 
 
 def is_sampled(model: Any) -> bool:
