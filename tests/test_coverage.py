@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
-from gpbae import run, verify
+from gpbae import BAE, SGPBAE, run, verify
 from gpbae.verify import coverage
 
 OPTIMISED = True
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    found = verify.interval_coverage(100)
-    assert found["errors"] <= 3, found
+@pytest.mark.parametrize("kind", [BAE, SGPBAE])
+def test_intervals_hold_the_truth_as_often_as_they_say(kind):
+    found = verify.interval_coverage(100, kind=kind)
+    print(kind.__name__, found)
+    assert found["errors"] <= 3 and found["PIT"] <= 4, found
 
 
 def test_intervals_of_few_tables_are_of_the_right_width():
@@ -27,6 +29,9 @@ def test_a_sampler_that_is_too_sure_is_found_out(monkeypatch):
     pit = np.random.default_rng(0).uniform(size=(50, 12))
     monkeypatch.setattr(coverage, "simulate", lambda *a: None)
     monkeypatch.setattr(coverage, "hidden_pit", lambda world: pit)
-    assert verify.interval_coverage(50)["errors"] <= 4
+    found = verify.interval_coverage(50)
+    assert found["errors"] <= 4 and found["PIT"] <= 4
     monkeypatch.setattr(coverage, "hidden_pit", lambda world: np.where(pit < 0.5, pit**2, 1 - (1 - pit) ** 2))
     assert verify.interval_coverage(50)["errors"] > 4
+    monkeypatch.setattr(coverage, "hidden_pit", lambda world: pit**1.5)
+    assert verify.interval_coverage(50)["PIT"] > 4

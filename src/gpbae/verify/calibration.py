@@ -9,11 +9,13 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Array, Bool, Float
 
-from gpbae import gp, inference, networks, run, sghmc, start, starting
+from gpbae import inference, networks, run, sghmc, start, starting
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.errors import GpbaeError
+from gpbae.estimators import BAE, SGPBAE
 from gpbae.likelihoods import Gaussian
+from gpbae.priors import Query
 from gpbae.stiffness import measured
 from gpbae.verify.oracle import functionals
 from gpbae.verify.worlds import Numbers, full_batch, small_model
@@ -35,10 +37,12 @@ class Simulated(NamedTuple):
     draws: Position
 
 
-def simulate(num_tables: int, observed: Bool[np.ndarray, "N P"], seed: int, budget: run.Budget) -> Simulated:
+def simulate(
+    num_tables: int, observed: Bool[np.ndarray, "N P"], seed: int, budget: run.Budget, kind: type[BAE] = SGPBAE
+) -> Simulated:
     """Draw tables, then sample the posterior of each given its observed cells."""
     linear = networks.Linear().decoder(jax.random.key(3), 1, (3,))
-    estimator = small_model(linear, num_inducing=5, inducing_prior="uniform", standardise=False, encoder_steps=0,
+    estimator = small_model(linear, kind, num_inducing=5, inducing_prior="uniform", standardise=False, encoder_steps=0,
                             likelihood=Gaussian(noise=0.5))  # fmt: skip
     x = np.linspace(0, 1, len(observed))[:, None]
     model, plan, table, decoder_of, encoder_of, _ = estimator._prepare(x, np.where(observed, 0.0, np.nan), None)
@@ -77,23 +81,49 @@ def retested_ranks(num_replicates: int, seed: int = 0, doubtful: float = 0.01) -
 
 
 def draw_from_prior(key: Any, model: Autoencoder, decoder: Any, table: Table) -> tuple[Position, Any]:
-    """Everything from the prior of a sparse model with one group, then the cells it would give."""
+    """Everything from the prior of a model with one group, then the cells it would give."""
     key_shared, key_inducing, key_latents, key_cells = jax.random.split(key, 4)
     start_at, values = model.init(key_shared, decoder, 1)
     seeds, values = sghmc.normal_like(key_shared, (start_at, values))
-    hyper = model.prior.hyper_reference
-    spread = lambda path: hyper.scale * (1.0 if "lengthscale" in jax.tree_util.keystr(path) else 0.5)  # noqa: E731
-    kernel = jax.tree_util.tree_map_with_path(
-        lambda path, a, e: a + spread(path) * e, start_at["prior"]["kernel"], seeds["prior"]["kernel"]
-    )
-    inducing = jax.random.logistic(key_inducing, start_at["prior"]["inducing"].shape)
     noise = jax.tree.map(jnp.add, start_at["likelihood"], seeds["likelihood"])
-    shared = {"decoder": seeds["decoder"], "likelihood": noise, "prior": {"kernel": kernel, "inducing": inducing}}
-    projection, variance = model.prior.project(shared["prior"], table.x)
-    mean = gp.sparse_mean(projection, values, table.group)
-    z = mean + jnp.sqrt(variance) * jax.random.normal(key_latents, mean.shape)
+    hyper = _hyper_from_prior(key_inducing, start_at["prior"], seeds["prior"])
+    shared = {"decoder": seeds["decoder"], "likelihood": noise, "prior": hyper}
+    local = _local_from_prior(key_latents, model.prior, hyper, values, table)
+    z = model.prior.latents(hyper, local, full_batch(table))
     y = model.observe(shared).sample(key_cells, model.decode(shared, z))
-    return Position(shared, values, z), y
+    return Position(shared, values, local), y
+
+
+def _hyper_from_prior(key: Any, start_at: dict[str, Any], seeds: dict[str, Any]) -> dict[str, Any]:
+    """Kernels log-normal around their start, inducing inputs uniform, layer by layer."""
+    spread = lambda path: 1.0 if "lengthscale" in jax.tree_util.keystr(path) else 0.5  # noqa: E731
+    drawn = {}
+    if "kernel" in start_at:
+        drawn["kernel"] = jax.tree_util.tree_map_with_path(
+            lambda path, a, e: a + spread(path) * e, start_at["kernel"], seeds["kernel"]
+        )
+    if "inducing" in start_at:
+        drawn["inducing"] = jax.random.logistic(key, start_at["inducing"].shape)
+    if "hidden" in start_at:
+        keys = [jax.random.fold_in(key, i) for i in range(1, len(start_at["hidden"]) + 1)]
+        drawn["hidden"] = tuple(
+            {"hyper": _hyper_from_prior(k, a["hyper"], e["hyper"]), "values": e["values"]}
+            for k, a, e in zip(keys, start_at["hidden"], seeds["hidden"], strict=True)
+        )
+    return drawn
+
+
+def _local_from_prior(key: Any, prior: Any, hyper: dict[str, Any], values: Any, table: Table) -> Float[Array, "N C"]:
+    """Latents row by row given the values, from one component of a deep prior's mixture each; seeds of an exact GP."""
+    shape = (table.x.shape[0], prior.latent_dim)
+    if prior.couples_rows:
+        return jax.random.normal(key, shape)
+    N = shape[0]
+    query = Query(table.x[None], jnp.zeros(1, int), jnp.ones(1, bool), jnp.ones((1, N), bool))
+    law = prior.marginals(hyper, values, None, query)
+    component = jax.random.randint(jax.random.fold_in(key, 1), (N,), 0, law.mean.shape[0])
+    mean, variance = (a[component, 0, jnp.arange(N)] for a in law)
+    return mean + jnp.sqrt(variance) * jax.random.normal(key, shape)
 
 
 class Replicates(run.Sampler):

@@ -1,5 +1,6 @@
 """Small models and tables on which theorems are checked."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +11,7 @@ import numpy as np
 from gpbae import networks, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
-from gpbae.estimators import SGPBAE
+from gpbae.estimators import BAE, SGPBAE
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 from gpbae.priors import Batch
@@ -33,13 +34,15 @@ def in_double(network: Any) -> Any:
     return jax.tree.map(lambda a: a.astype(jnp.float64) if eqx.is_inexact_array(a) else a, network)
 
 
-def small_model(decoder: Any = None, **arguments: Any) -> SGPBAE:
+def small_model(decoder: Any = None, kind: type[BAE] = SGPBAE, **arguments: Any) -> Any:
     """One latent, six inducing inputs, a decoder of five hidden units in float64; all that can be is sampled."""
     if decoder is None:
         decoder = networks.MLP(widths=(5,)).decoder(jax.random.key(3), 1, (3,))
     defaults = {"latent_dim": 1, "num_inducing": 6, "kernel": RBF(lengthscale=0.3), "likelihood": Gaussian(noise=0.4),
                 "encoder_steps": 1, "progress": False}  # fmt: skip
-    return SGPBAE(decoder=in_double(decoder), **(defaults | arguments))
+    known = {field.name for field in dataclasses.fields(kind)}
+    taken = {name: value for name, value in (defaults | arguments).items() if kind is SGPBAE or name in known}
+    return kind(decoder=in_double(decoder), **taken)
 
 
 def prepared(estimator, num_rows: int = 12, seed: int = 0) -> tuple[Autoencoder, Table, Position]:
