@@ -24,9 +24,6 @@ ENCODER_ROWS = 128
 NUM_REFRESHES = 2
 REFRESH_LEAPFROG = 8
 REFRESH_RATE = 0.1
-REFRESHED_FRICTION = 0.5
-"""Friction of variables that are refreshed between sweeps: their moves do not need the momentum, and so many more
-independent ones are seen of the few that there are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,9 +160,8 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
         state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
-    damped = settings._replace(friction=frictions(settings.friction, state.position, plan))
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, i: _sampler_step(model, plan, table, damped, adapting, c, jax.random.fold_in(key_steps, i)),
+        lambda c, i: _sampler_step(model, plan, table, settings, adapting, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
@@ -189,10 +185,8 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
             jnp.arange(NUM_REFRESHES),
         )
         kinetic = report.kinetic_temperature
-        if "inducing" in info.momentum:
-            shown = settings.temperature * jnp.mean(info.momentum["inducing"] ** 2)
-            prior = {**kinetic.shared["prior"], "inducing": shown}
-            kinetic = kinetic._replace(shared={**kinetic.shared, "prior": prior})
+        shown = jax.tree.map(lambda m: settings.temperature * jnp.mean(m**2), info.momentum)
+        kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **shown}})
         report = report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
     if not plan.collapsed:
         position = chain.sampler.position
@@ -209,9 +203,9 @@ def whole(table: Table) -> Batch:
 def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, hmc.Info]:
     """A Metropolis-corrected trajectory of kernel, noise and S given the latents, with the values integrated out.
 
-    Where it is used it is the only move of S: where two inducing inputs meet, K_SS is singular and the energy has a
-    crack that no step size is small enough for.  Momenta are independent of positions and stay.  Values that are part
-    of the chain must be drawn anew after it.
+    Where it is used it is their only move: where two inducing inputs meet, K_SS is singular and the energy has a crack
+    that no step size is small enough for, and a handful of hyper-parameters need not share the bias of the sampler's
+    discretisation.  Values that are part of the chain must be drawn anew after it.
     """
     p, T = chain.sampler.position, settings.temperature
     hyper, batch = p.shared["prior"], whole(table)
@@ -229,16 +223,6 @@ def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain
     position = p._replace(shared={**p.shared, "prior": {**hyper, **moved}})
     refresh = chain.refresh._replace(log_step=jnp.where(adapting, adapted, chain.refresh.log_step))
     return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), info
-
-
-def frictions(friction: Array, position: Position, plan: Plan) -> Position:
-    """One for each leaf: larger for kernel and latent noise where Metropolis-corrected moves carry them."""
-    everywhere = jax.tree.map(lambda _: friction, position)
-    if not plan.refresh:
-        return everywhere
-    prior = everywhere.shared["prior"]
-    larger = jax.tree.map(lambda a: jnp.maximum(a, REFRESHED_FRICTION), refreshed(prior))
-    return everywhere._replace(shared={**everywhere.shared, "prior": {**prior, **larger}})
 
 
 def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:

@@ -38,11 +38,10 @@ class State(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a step needs besides the gradient; `noise` is Γ, or None when the gradient is exact.  The friction is one
-    number or one for each leaf: the stationary law is the same for any."""
+    """What a step needs besides the gradient; `noise` is Γ, or None when the gradient is exact."""
 
     step_size: Array
-    friction: Array | PyTree
+    friction: Array
     temperature: Array
     noise: PyTree | None = None
 
@@ -79,8 +78,8 @@ def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings
     draws = normal_like(key, gradient)
     noise = jax.tree.map(jnp.zeros_like, state.preconditioner) if settings.noise is None else settings.noise
     moved = jax.tree.map(
-        lambda xi, g, v, p, n, c, a: _momentum_update(xi, g, v, p, n * c**2, settings._replace(friction=a)),
-        draws, gradient, state.momentum, state.preconditioner, noise, state.scale, _frictions(settings, gradient),
+        lambda xi, g, v, p, n, c: _momentum_update(xi, g, v, p, n * c**2, settings),
+        draws, gradient, state.momentum, state.preconditioner, noise, state.scale,
     )  # fmt: skip
     momentum, clamped = _unzip(moved, gradient)
     position = jax.tree.map(lambda p, c, v: p + c * v, state.position, state.scale, momentum)
@@ -130,16 +129,10 @@ def refresh_momentum(key: Key[Array, ""], momentum: Array, preconditioner: Array
 
 def kinetic_temperature(momentum: PyTree, preconditioner: PyTree, settings: Settings) -> PyTree:
     """T̂ = mean of v² (2 − α) / (2 η² m), which has expectation T as η → 0, leaf by leaf."""
+    unit = (2 - settings.friction) / (2 * settings.step_size**2)
     return jax.tree.map(
-        lambda v, p, a: (2 - a) / (2 * settings.step_size**2) * jnp.mean((v**2 * jnp.sqrt(p)).astype(jnp.float64)),
-        momentum, preconditioner, _frictions(settings, momentum),
-    )  # fmt: skip
-
-
-def _frictions(settings: Settings, like: PyTree) -> PyTree:
-    if isinstance(settings.friction, Array):
-        return jax.tree.map(lambda _: settings.friction, like)
-    return settings.friction
+        lambda v, p: unit * jnp.mean((v**2 * jnp.sqrt(p)).astype(jnp.float64)), momentum, preconditioner
+    )
 
 
 def gaussian_stationary_variance(precision: Array, preconditioner: Array, step_size: float, friction: float) -> Array:

@@ -11,7 +11,7 @@ from gpbae import autoencoder, inference, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, put_position, take_position, update
-from gpbae.stiffness import hold_inducing
+from gpbae.stiffness import hold_refreshed
 
 HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood", "inducing")
 
@@ -57,7 +57,7 @@ def with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
     refresh = chains.refresh
     if plan.refresh:
         refresh = refresh._replace(scale=inference.refreshed(scale.shared["prior"]))
-    sampler = jax.vmap(lambda p, c: hold_inducing(sghmc.init(p, c), plan))(chains.sampler.position, scale)
+    sampler = jax.vmap(lambda p, c: hold_refreshed(sghmc.init(p, c), plan))(chains.sampler.position, scale)
     return chains._replace(sampler=sampler, refresh=refresh)
 
 

@@ -60,7 +60,7 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
         return sghmc.init(part.position, sghmc.curvature_scale(key_probe, product, part.position, part.scale))
 
     part = jax.lax.cond(starting, rescaled, lambda: part)
-    curvature = sghmc.largest_curvature(key_power, product, hold_inducing(part, plan))
+    curvature = sghmc.largest_curvature(key_power, product, hold_refreshed(part, plan))
     if plan.batching.is_exact:
         return Stiffness(curvature, part.scale, None, None)
     noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
@@ -71,13 +71,13 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
     return Stiffness(curvature, _spread(part.scale, state.scale, plan), noise, ratio)
 
 
-def hold_inducing(state: sghmc.State, plan: Plan) -> sghmc.State:
-    """A scale of zero keeps S from the sampler where refreshing moves it."""
-    prior = state.scale.shared["prior"]
-    if not plan.refresh or "inducing" not in prior:
+def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
+    """A scale of zero keeps from the sampler what refreshing moves."""
+    if not plan.refresh:
         return state
-    held = {**prior, "inducing": jnp.zeros_like(prior["inducing"])}
-    return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": held}))
+    prior = state.scale.shared["prior"]
+    held = jax.tree.map(jnp.zeros_like, inference.refreshed(prior))
+    return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": {**prior, **held}}))
 
 
 def _hessian_product(gradient, position: Position, direction: Position) -> Position:
