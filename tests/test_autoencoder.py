@@ -73,6 +73,33 @@ def test_hidden_cells_leave_energy_and_gradient_finite_and_unchanged(likelihood)
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("name", ["sparse", "full", "deep"])
+def test_a_law_made_beforehand_changes_nothing_but_what_it_holds(name):
+    model, table, position = checks.make_model(name)
+    batch = checks.full_batch(table)
+    gradient, terms = checks.fresh(model.gradient)(position, batch)
+    law = model.prior.law(position.shared["prior"], batch)
+    held, same = checks.fresh(lambda p: model.gradient(p, batch, None, law))(position)
+    assert checks.relative_error(same, terms) < 1e-12
+    assert not any(np.any(g) for g in jax.tree.leaves(held.shared["prior"]))
+    assert any(np.any(g) for g in jax.tree.leaves(gradient.shared["prior"]))
+    free = lambda g: (g.shared["decoder"], g.shared["likelihood"], g.values, g.local)  # noqa: E731
+    assert checks.relative_error(free(held), free(gradient)) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["normal", "sparse", "deep"])
+def test_the_law_of_some_rows_is_that_of_all_at_these_rows(name):
+    model, table, position = checks.make_model(name)
+    batching, selections = checks.row_partition(table, 4)
+    law = model.prior.law(position.shared["prior"], checks.full_batch(table))
+    selection = selections[1]
+    batch = batching.batch(table, selection)
+    part = position._replace(local=position.local[selection.rows])
+    energy = checks.fresh(lambda p, law: model.energy(p, batch, None, law)[0])
+    own = model.prior.law(position.shared["prior"], batch)
+    np.testing.assert_allclose(energy(part, law.at(selection.rows, batch)), energy(part, own), rtol=1e-10)
+
+
 def test_a_hidden_row_is_ruled_by_its_prior_alone():
     """Whole rows may be missing: their latent's gradient is that of −log p(z)."""
     table = checks.ragged_table()

@@ -28,7 +28,7 @@ def prior_draw(prior, key, batch):
         hyper["inducing"] = jax.random.logistic(key_inducing, hyper["inducing"].shape, hyper["inducing"].dtype)
     xi = jax.random.normal(key_latents, (sum(checks.SIZES), prior.latent_dim))
     if values is None:
-        return hyper, None, gp.scatter(jnp.einsum("gknm,gmc->gnc", prior._blocks(hyper, batch)[0],
+        return hyper, None, gp.scatter(jnp.einsum("gknm,gmc->gnc", prior.law(hyper, batch).factor,
                                                   gp.gather(xi, batch.blocks)), batch.blocks, len(xi))  # fmt: skip
     values = jax.random.normal(key_values, values.shape)
     projection, variance = prior.project(hyper, batch.x)

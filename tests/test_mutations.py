@@ -90,13 +90,13 @@ def missing_log_determinant(patch):
 
 
 def missing_collapsed_determinant(patch):
-    exact = gp.values_posterior
+    exact = gp.given_latents
 
     def forgetful(*arguments):
         law = exact(*arguments)
         return law._replace(log_marginal=law.log_marginal + 0.5 * law.log_determinant)
 
-    patch.setattr(gp, "values_posterior", forgetful)
+    patch.setattr(gp, "given_latents", forgetful)
 
 
 def large_jitter(patch):
@@ -109,7 +109,7 @@ def stale_momentum(patch):
     def born(model, plan, table, chain, encoder, settings, selection, key):
         batch, state = plan.batching.batch(table, selection), chain.sampler
         z = autoencoder.encode(encoder, batch.y, batch.mask, key)
-        local = model.prior.coordinates(state.position.shared["prior"], z, batch)
+        local = model.prior.law(state.position.shared["prior"], batch).coordinates(z)
         return state._replace(position=state.position._replace(local=local))
 
     patch.setattr(inference, "_born_from_encoder", born)

@@ -46,13 +46,16 @@ def test_covariances_are_those_that_are_factorised(name, monkeypatch):
 
     monkeypatch.setattr(gp, "cholesky", spy)
     monkeypatch.setattr(full, "cholesky", spy)
-    prior.log_latents(hyper, values, local, batch)
-    prior.latents(hyper, local, batch)
+    prior.law(hyper, batch)
     factorised = [np.asarray(K) for K in seen if not isinstance(K, jax.core.Tracer)]
     found = prior.covariances(hyper, batch)
     assert bool(found) == (name != "normal")
     for K in found:
         assert any(np.array_equal(K, a) for a in factorised)
+
+
+def _log_latents(prior, hyper, values, local, batch):
+    return fresh(lambda z: prior.law(hyper, batch).log_latents(values, z))(local)
 
 
 def test_one_layer_deep_is_sparse():
@@ -62,8 +65,8 @@ def test_one_layer_deep_is_sparse():
     memory, query = memory_and_query(prior)
 
     def everything(prior, hyper):
-        again, _ = prior.redraw_values(jax.random.key(0), hyper, values, local, batch, jnp.ones(()))
-        return prior.log_latents(hyper, values, local, batch), *prior.marginals(hyper, values, memory, query), again
+        again, _ = prior.law(hyper, batch).redraw_values(jax.random.key(0), values, local, jnp.ones(()))
+        return prior.law(hyper, batch).log_latents(values, local), *prior.marginals(hyper, values, memory, query), again
 
     for a, b in zip(fresh(everything)(deep, warp), fresh(everything)(prior, hyper), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10)
@@ -73,8 +76,8 @@ def test_hidden_layer_at_rest_leaves_the_inputs_alone():
     """With no width the warp is the identity, whatever the seeds."""
     prior, hyper, values, local, batch = world("deep")
     flat = DeepPrior(prior.hidden, prior.last, prior.seeds, jnp.zeros(1))
-    expected = fresh(prior.last.log_latents)(hyper, values, local, batch)
-    np.testing.assert_allclose(fresh(flat.log_latents)(hyper, values, local, batch), expected, rtol=1e-10)
+    expected = _log_latents(prior.last, hyper, values, local, batch)
+    np.testing.assert_allclose(_log_latents(flat, hyper, values, local, batch), expected, rtol=1e-10)
 
 
 def test_deep_density_is_the_log_of_a_mean_not_the_mean_of_logs():
@@ -86,8 +89,8 @@ def test_white_kernel_is_the_independent_prior():
     _, _, _, local, batch = world("normal")
     hyper = checks.make_hyper(noise=1e-8, kernels=(White(variance=1.0),), sample=False)
     full = FullPrior(hyper, 2, False)
-    expected = fresh(NormalPrior(2).log_latents)({}, None, local, batch)
-    np.testing.assert_allclose(fresh(full.log_latents)(hyper.init(), None, local, batch), expected, rtol=1e-5)
+    expected = _log_latents(NormalPrior(2), {}, None, local, batch)
+    np.testing.assert_allclose(_log_latents(full, hyper.init(), None, local, batch), expected, rtol=1e-5)
 
 
 def test_whitened_and_centred_densities_agree_after_the_change_of_variables():
@@ -95,12 +98,12 @@ def test_whitened_and_centred_densities_agree_after_the_change_of_variables():
     centred, hyper, _, _, batch = world("full")
     whitened = FullPrior(centred.hyper_reference, 2, True)
     local = jnp.asarray(RNG.normal(size=(sum(SIZES), 2)))
-    z = fresh(whitened.latents)(hyper, local, batch)
-    jacobian = fresh(jax.jacfwd(lambda e: whitened.latents(hyper, e, batch).ravel()))(local).reshape(z.size, z.size)
+    z = fresh(lambda e: whitened.law(hyper, batch).latents(e))(local)
+    jacobian = fresh(jax.jacfwd(lambda e: whitened.law(hyper, batch).latents(e).ravel()))(local).reshape(z.size, z.size)
     _, log_determinant = np.linalg.slogdet(jacobian)
     np.testing.assert_allclose(
-        fresh(whitened.log_latents)(hyper, None, local, batch),
-        fresh(centred.log_latents)(hyper, None, z, batch) + log_determinant,
+        _log_latents(whitened, hyper, None, local, batch),
+        _log_latents(centred, hyper, None, z, batch) + log_determinant,
         rtol=1e-6,  # the jitter also touches the padding
     )
 
@@ -109,10 +112,11 @@ def test_coordinates_stand_for_latents_near_the_given_ones():
     """A chain started at given latents starts there: exactly where nothing is whitened, smoothed where it is."""
     for name in ("sparse", "full"):
         prior, hyper, _, local, batch = world(name)
-        np.testing.assert_array_equal(prior.latents(hyper, prior.coordinates(hyper, local, batch), batch), local)
+        law = prior.law(hyper, batch)
+        np.testing.assert_array_equal(law.latents(law.coordinates(local)), local)
     prior, hyper, _, _, batch = world("full, whitened")
     smooth = jnp.sin(batch.x) * jnp.ones((1, 2))
-    back = fresh(lambda z: prior.latents(hyper, prior.coordinates(hyper, z, batch), batch))(smooth)
+    back = fresh(lambda z: prior.law(hyper, batch).latents(prior.law(hyper, batch).coordinates(z)))(smooth)
     assert np.all(np.mean((back - smooth) ** 2, axis=0) < 0.1 * np.mean(smooth**2, axis=0))
 
 
@@ -124,7 +128,7 @@ def test_density_does_not_depend_on_the_order_of_rows(name):
     blocks = jnp.where(batch.blocks < sum(SIZES), place.at[batch.blocks].get(mode="clip"), sum(SIZES))
     rows = {name: getattr(batch, name)[order] for name in ("x", "y", "mask", "valid", "slot")}
     shuffled = batch._replace(**rows, blocks=blocks)
-    both = fresh(lambda z, b: (prior.log_latents(hyper, values, z, b), prior.latents(hyper, z, b)))
+    both = fresh(lambda z, b: (prior.law(hyper, b).log_latents(values, z), prior.law(hyper, b).latents(z)))
     (density, latents), (again, moved) = both(local, batch), both(local[order], shuffled)
     np.testing.assert_allclose(again, density, rtol=1e-10)
     np.testing.assert_allclose(moved, latents[order], rtol=1e-8)
@@ -140,8 +144,8 @@ def test_invalid_rows_do_not_count(name):
         x=pad(batch.x, 1.0), y=pad(batch.y, 0.0), mask=pad(batch.mask, False), valid=pad(batch.valid, False),
         slot=pad(batch.slot, 0), blocks=jnp.where(batch.blocks == N, N + 2, batch.blocks),
     )  # fmt: skip
-    found = fresh(prior.log_latents)(hyper, values, pad(local, 9.0), padded)
-    np.testing.assert_allclose(found, fresh(prior.log_latents)(hyper, values, local, batch), rtol=1e-10)
+    found = _log_latents(prior, hyper, values, pad(local, 9.0), padded)
+    np.testing.assert_allclose(found, _log_latents(prior, hyper, values, local, batch), rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["normal", "sparse", "full"])
@@ -203,7 +207,7 @@ def test_redrawn_values_are_stationary_under_the_joint_density():
         v = jax.random.normal(key_values, (len(SIZES), 2, 4))
         xi = jax.random.normal(key_latents, (sum(SIZES), 2))
         z = gp.sparse_mean(projection, v, batch.slot) + jnp.sqrt(variance) * xi
-        again, _ = prior.redraw_values(key_redraw, hyper, v, z, batch, jnp.ones(()))
+        again, _ = prior.law(hyper, batch).redraw_values(key_redraw, v, z, jnp.ones(()))
         return again, again**2
 
     first, second = jax.jit(jax.vmap(one))(jnp.arange(500))

@@ -39,10 +39,10 @@ def test_density_is_that_of_the_sparse_prior_after_the_change_of_variables(prior
     sparse, other = priors
     hyper, _ = other.init(None, 1)
     seeds = jnp.asarray(rng.standard_normal((N, C)))
-    z = other.latents(hyper, seeds, batch)
+    z = other.law(hyper, batch).latents(seeds)
     _, variance = sparse.project(hyper, X)
-    direct = sparse.log_latents(hyper, hyper["values"], z, batch)
-    changed = other.log_latents(hyper, None, seeds, batch) - 0.5 * jnp.sum(jnp.log(variance))
+    direct = sparse.law(hyper, batch).log_latents(hyper["values"], z)
+    changed = other.law(hyper, batch).log_latents(None, seeds) - 0.5 * jnp.sum(jnp.log(variance))
     np.testing.assert_allclose(direct, changed, rtol=1e-10)
     np.testing.assert_allclose(other.log_hyper(hyper)["values"], jnp.sum(norm.logpdf(hyper["values"])))
 
@@ -50,7 +50,7 @@ def test_density_is_that_of_the_sparse_prior_after_the_change_of_variables(prior
 def test_values_start_where_the_latents_are(priors, batch):
     _, other = priors
     hyper, _ = other.init(None, 1)
-    start = other.latents(hyper, other.coordinates(hyper, Z, batch), batch)
+    start = other.law(hyper, batch).latents(other.law(hyper, batch).coordinates(Z))
     assert float(jnp.max(jnp.abs(start - Z))) < 0.15
 
 
@@ -86,5 +86,6 @@ def test_seeds_are_for_one_sparse_layer_and_one_group():
 def test_gradients_reach_the_values_through_the_data(priors, batch):
     _, other = priors
     hyper, _ = other.init(None, 1)
-    pull = jax.grad(lambda v: jnp.sum(other.latents({**hyper, "values": v}, jnp.zeros((N, C)), batch)))(hyper["values"])
+    latents = lambda v: other.law({**hyper, "values": v}, batch).latents(jnp.zeros((N, C)))  # noqa: E731
+    pull = jax.grad(lambda v: jnp.sum(latents(v)))(hyper["values"])
     assert float(jnp.max(jnp.abs(pull))) > 0.1

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 from gpbae import likelihoods
 from gpbae.likelihoods import AbstractLikelihood
 from gpbae.networks import network_dtype, over_rows
-from gpbae.priors import AbstractLatentPrior, Batch
+from gpbae.priors import AbstractLatentPrior, AbstractLaw, Batch
 from gpbae.weights import AbstractWeightPrior
 
 
@@ -77,42 +77,55 @@ class Autoencoder(eqx.Module):
             return terms
         return {**terms, "values": self.prior.log_values(position.values)}
 
-    def log_local(self, position: Position, batch: Batch, temperature: Array) -> dict[str, Array]:
+    def log_local(
+        self, position: Position, batch: Batch, temperature: Array, law: AbstractLaw | None = None
+    ) -> dict[str, Array]:
         """Terms of the batch's own variables, summed over the batch."""
-        hyper = position.shared["prior"]
-        z = self.prior.latents(hyper, position.local, batch)
-        rows = self.log_likelihood(position.shared, z, batch)
+        law = self.prior.law(position.shared["prior"], batch) if law is None else law
+        rows = self.log_likelihood(position.shared, law.latents(position.local), batch)
         terms = {
-            "latents": self._log_latents(hyper, position, batch, temperature),
+            "latents": self._log_latents(law, position, temperature),
             "likelihood": jnp.sum(jnp.where(batch.valid, rows, 0.0)),
         }
         if not self.values_are_local or position.values is None:
             return terms
         return {**terms, "values": self.prior.log_values(position.values)}
 
-    def _log_latents(self, hyper, position, batch, temperature):
+    def _log_latents(self, law, position, temperature):
         """Without values, the prior of the latents has them integrated out, where it can: T log ∫ p^(1/T) dv."""
         if position.values is None and self.prior.collapses:
-            return temperature * self.prior.log_collapsed(hyper, position.local, batch, temperature)
-        return self.prior.log_latents(hyper, position.values, position.local, batch)
+            return temperature * law.log_collapsed(position.local, temperature)
+        return law.log_latents(position.values, position.local)
 
-    def log_joint(self, position: Position, batch: Batch, temperature: Array | None = None) -> dict[str, Array]:
+    def log_joint(
+        self, position: Position, batch: Batch, temperature: Array | None = None, law: AbstractLaw | None = None
+    ) -> dict[str, Array]:
         """Named terms on the full-data scale; their sum estimates log p(Ψ, Z, Y | X) without bias."""
-        local = self.log_local(position, batch, jnp.ones(()) if temperature is None else temperature)
+        local = self.log_local(position, batch, jnp.ones(()) if temperature is None else temperature, law)
         return {**self.log_global(position), **{name: batch.scale * term for name, term in local.items()}}
 
     def energy(
-        self, position: Position, batch: Batch, temperature: Array | None = None
+        self, position: Position, batch: Batch, temperature: Array | None = None, law: AbstractLaw | None = None
     ) -> tuple[Array, dict[str, Array]]:
         """U = −Σ of the terms, and the terms; the temperature matters only where values are integrated out."""
-        terms = self.log_joint(position, batch, temperature)
+        terms = self.log_joint(position, batch, temperature, law)
         return -sum(terms.values(), jnp.zeros(())), terms
 
     def gradient(
-        self, position: Position, batch: Batch, temperature: Array | None = None
+        self, position: Position, batch: Batch, temperature: Array | None = None, law: AbstractLaw | None = None
     ) -> tuple[Position, dict[str, Array]]:
-        """∇U on the full-data scale for global variables and with weight one for local ones."""
-        raw, terms = jax.grad(self.energy, has_aux=True)(position, batch, temperature)
+        """∇U on the full-data scale for global variables and with weight one for local ones.
+
+        Given the law of the latents at the position's hyper-parameters these are held, and their gradient is zero.
+        """
+
+        def energy(position):
+            if law is not None:
+                held = jax.lax.stop_gradient(position.shared["prior"])
+                position = position._replace(shared={**position.shared, "prior": held})
+            return self.energy(position, batch, temperature, law)
+
+        raw, terms = jax.grad(energy, has_aux=True)(position)
         unscaled = lambda tree: jax.tree.map(lambda g: g / batch.scale.astype(g.dtype), tree)  # noqa: E731
         values = unscaled(raw.values) if self.values_are_local else raw.values
         return Position(raw.shared, values, unscaled(raw.local)), terms

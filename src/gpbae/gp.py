@@ -51,9 +51,19 @@ def sparse_variance(projection: Projection, num_channels: int) -> Float[Array, "
     return _per_channel(projection.residual, num_channels).T
 
 
+class Conjugate(NamedTuple):
+    """What integrating v out of a sparse prior needs before the latents are known, group by group: A / (σ̃² + σ²),
+    σ̃² + σ² (one where padded), chol Λ of the precision Λ = I + A diag(σ̃² + σ²)⁻¹ Aᵀ of v, and the number of rows."""
+
+    weighted: Float[Array, "G k M n"]
+    variance: Float[Array, "G k n"]
+    factor: Float[Array, "G k M M"]
+    num_rows: Float[Array, ""]
+
+
 class ValuesPosterior(NamedTuple):
-    """p(v | Z), Gaussian with precision Λ = I + A diag(σ̃² + σ²)⁻¹ Aᵀ: its mean, chol Λ, log p(Z) and log |Λ|, the
-    logs summed over groups and channels."""
+    """p(v | Z), Gaussian with precision Λ: its mean, chol Λ, log p(Z) and log |Λ|, the logs summed over groups and
+    channels."""
 
     mean: Float[Array, "G C M"]
     factor: Float[Array, "G k M M"]
@@ -61,27 +71,35 @@ class ValuesPosterior(NamedTuple):
     log_determinant: Float[Array, ""]
 
 
-def values_posterior(
-    projection: Projection, latents: Float[Array, "B C"], noise_variance: Array, blocks: Int[Array, "G n"]
-) -> ValuesPosterior:
-    """Everything that integrating v out of a sparse prior gives, group by group.
-
-    log p(Z) = Σ log N(z; 0, AᵀA + diag(σ̃² + σ²)) by Woodbury, O(n M²) per group and kernel.
-    """
-    k, C = projection.weights.shape[0], latents.shape[1]
+def conjugate(projection: Projection, noise_variance: Array, blocks: Int[Array, "G n"]) -> Conjugate:
+    """O(n M²) per group and kernel."""
     A = jnp.moveaxis(gather(jnp.moveaxis(projection.weights, 2, 0), blocks), 1, 3)
-    inside = gather(jnp.ones(latents.shape[0], bool), blocks)[:, None]
+    inside = gather(jnp.ones(projection.residual.shape[1], bool), blocks)[:, None]
     variance = jnp.where(inside, jnp.moveaxis(gather(projection.residual.T + noise_variance, blocks), 1, 2), 1.0)
-    z = _by_kernel(gather(latents, blocks), k)
     weighted = A / variance[:, :, None]
     L = cholesky(weighted @ jnp.swapaxes(A, -1, -2) + jnp.eye(A.shape[2])[None, None])
-    half = solve_triangular(L, weighted @ z)
+    return Conjugate(weighted, variance, L, jnp.sum(inside, dtype=A.dtype))
+
+
+def given_latents(law: Conjugate, latents: Float[Array, "B C"], blocks: Int[Array, "G n"]) -> ValuesPosterior:
+    """log p(Z) = Σ log N(z; 0, AᵀA + diag(σ̃² + σ²)) by Woodbury, and p(v | Z): O(n M) per group and channel."""
+    L, variance, C = law.factor, law.variance, latents.shape[1]
+    k = L.shape[1]
+    z = _by_kernel(gather(latents, blocks), k)
+    half = solve_triangular(L, law.weighted @ z)
     mean = solve_triangular(L, half, transpose=True)
     log_determinant = 2 * (C // k) * jnp.sum(jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)))
-    spread = (C // k) * jnp.sum(jnp.log(variance)) + C * jnp.sum(inside, dtype=z.dtype) * jnp.log(2 * jnp.pi)
+    spread = (C // k) * jnp.sum(jnp.log(variance)) + C * law.num_rows * jnp.log(2 * jnp.pi)
     square = jnp.sum(z**2 / variance[..., None]) - jnp.sum(half**2)
     log_marginal = -0.5 * (square + spread + log_determinant)
     return ValuesPosterior(_by_channel(mean), L, log_marginal, log_determinant)
+
+
+def values_posterior(
+    projection: Projection, latents: Float[Array, "B C"], noise_variance: Array, blocks: Int[Array, "G n"]
+) -> ValuesPosterior:
+    """Both at once."""
+    return given_latents(conjugate(projection, noise_variance, blocks), latents, blocks)
 
 
 def draw_values(key: Key[Array, ""], law: ValuesPosterior, temperature: Array) -> tuple[Float[Array, "G C M"], Array]:

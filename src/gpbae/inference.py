@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from gpbae import autoencoder, devices, hmc, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Batching, FullBatch, Selection, Table
-from gpbae.priors import Batch
+from gpbae.priors import AbstractLaw, Batch
 
 ENCODER_ROWS = 128
 NUM_REFRESHES = 2
@@ -113,10 +113,34 @@ def put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> 
     return Position(q.shared, jax.tree.map(groups, p.values, q.values), jax.tree.map(rows, p.local, q.local))
 
 
+# Hyper-parameters that only move between sweeps.
+
+
+def is_held(plan: Plan, hyper: dict[str, Any]) -> bool:
+    """Whether the sampler leaves all hyper-parameters of the prior to refreshing.  Vectors of labels are a latent each,
+    too many for a few trajectories, and they are part of the kernel."""
+    names = [str(getattr(k, "name", "")) for path, _ in jax.tree_util.tree_leaves_with_path(hyper) for k in path]
+    return plan.refresh and "vectors" not in names
+
+
+def held_law(model, plan: Plan, table: Table, shared: dict[str, Any]) -> AbstractLaw | None:
+    """The law of all latents where it is the same for a whole sweep and not too large: nothing is factorised twice."""
+    if not is_held(plan, shared["prior"]) or plan.batching.values_are_local:
+        return None
+    return model.prior.law(shared["prior"], whole(table))
+
+
+def batch_law(model, plan: Plan, shared, law: AbstractLaw | None, selection: Selection, batch: Batch):
+    """The law of a batch's latents at hyper-parameters that are held, or None where they move."""
+    if law is not None:
+        return law if plan.batching.is_exact else law.at(selection.rows, batch)
+    return model.prior.law(shared["prior"], batch) if is_held(plan, shared["prior"]) else None
+
+
 # One sweep.
 
 
-def _sampler_step(model, plan, table, settings, adapting, carry, key):
+def _sampler_step(model, plan, table, settings, adapting, law, carry, key):
     """One SGHMC step; persistent latents see a fresh batch each time, amortised ones stay with their sweep's batch."""
     state, selection = carry
     if not plan.amortised and not plan.batching.is_exact:
@@ -124,7 +148,8 @@ def _sampler_step(model, plan, table, settings, adapting, carry, key):
         selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
-    gradient, terms = model.gradient(part.position, batch, settings.temperature)
+    own = batch_law(model, plan, part.position.shared, law, selection, batch)
+    gradient, terms = model.gradient(part.position, batch, settings.temperature, own)
     part = jax.lax.cond(adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part)
     part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
@@ -149,7 +174,8 @@ def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, 
 def newborn(model, encoder, shared, batch, key):
     """Local coordinates of the encoder's draw."""
     seen = model.presented(batch)
-    return model.prior.coordinates(shared["prior"], autoencoder.encode(encoder, seen.y, seen.mask, key), batch)
+    law = model.prior.law(shared["prior"], batch)
+    return law.coordinates(autoencoder.encode(encoder, seen.y, seen.mask, key))
 
 
 def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, settings, adapting, chain: Chain):
@@ -160,8 +186,9 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
         state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
+    law = held_law(model, plan, table, state.position.shared)
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, i: _sampler_step(model, plan, table, settings, adapting, c, jax.random.fold_in(key_steps, i)),
+        lambda c, i: _sampler_step(model, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
@@ -214,7 +241,7 @@ def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain
     def log_density(coordinates):
         theta = {**hyper, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
         log_prior = sum(model.prior.log_hyper(theta).values(), jnp.zeros(()))
-        return (model.prior.log_collapsed(theta, p.local, batch, T) + log_prior / T)[None]
+        return (model.prior.law(theta, batch).log_collapsed(p.local, T) + log_prior / T)[None]
 
     begin = jax.tree.map(lambda h, c: (h / c)[None], refreshed(hyper), unit)
     state, info = hmc.step(key, hmc.State(begin, chain.refresh.log_step[None]), log_density, REFRESH_LEAPFROG)
@@ -232,8 +259,8 @@ def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
 
 def _redraw(model, table, position: Position, temperature, key) -> tuple[Any, Array]:
     """Values drawn exactly given the latents of the whole table, and the temperature of the draw."""
-    hyper = position.shared["prior"]
-    return model.prior.redraw_values(key, hyper, position.values, position.local, whole(table), temperature)
+    law = model.prior.law(position.shared["prior"], whole(table))
+    return law.redraw_values(key, position.values, position.local, temperature)
 
 
 def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
@@ -264,7 +291,7 @@ def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[C
 def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float[Array, "B C"]]:
     part = take(state, selection, plan)
     batch = plan.batching.batch(table, selection)
-    return batch, model.prior.latents(part.position.shared["prior"], part.position.local, batch)
+    return batch, model.prior.law(part.position.shared["prior"], batch).latents(part.position.local)
 
 
 def over_chains(one_chain: Callable[..., PyTree]) -> Callable[..., PyTree]:

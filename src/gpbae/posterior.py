@@ -39,7 +39,7 @@ def memory(model: Autoencoder, draw: Position, table: Table) -> Memory | None:
     if not model.prior.couples_rows:
         return None
     batch = _full(table)
-    z = model.prior.latents(draw.shared["prior"], draw.local, batch)
+    z = model.prior.law(draw.shared["prior"], batch).latents(draw.local)
     blocks = table.group_rows
     return Memory(gp.gather(table.x, blocks), gp.gather(batch.valid, blocks), gp.gather(z, blocks))
 
@@ -123,7 +123,7 @@ def decode_training(
 
     def one(item):
         draw, k = item
-        z = model.prior.latents(draw.shared["prior"], draw.local, _full(table))
+        z = model.prior.law(draw.shared["prior"], _full(table)).latents(draw.local)
         z = _redrawn(k, model, draw, table, z) if anew else z
         z = z if rows is None else z[rows]
         return z, _expose(model, draw.shared, model.decode(draw.shared, z), seen)
@@ -194,7 +194,7 @@ def training_latents(
     model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"]
 ) -> Float[Array, "S n C"]:
     """Latents of some training rows."""
-    return jax.lax.map(lambda d: model.prior.latents(d.shared["prior"], d.local, _full(table))[rows], draws)
+    return jax.lax.map(lambda d: model.prior.law(d.shared["prior"], _full(table)).latents(d.local)[rows], draws)
 
 
 @eqx.filter_jit

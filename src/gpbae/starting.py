@@ -29,7 +29,7 @@ def start_chain(
         selection = plan.batching.select(key_init, table)
         local = jnp.zeros((selection.rows.shape[0], latents.shape[1]))
     else:
-        local = model.prior.coordinates(shared["prior"], latents, full)
+        local = model.prior.law(shared["prior"], full).coordinates(latents)
     weights = eqx.filter(encoder, eqx.is_inexact_array)
     position = Position(shared, None if plan.collapsed else values, local)
     drawn = values if plan.collapsed else None
@@ -103,13 +103,14 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
             position, opt_state = carry
             rate, index, free = rate_and_index
             key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
-            gradient, terms = _map_gradient(model, plan, table, encoder, position, key_rows, key_seed)
+            gradient, terms = _map_gradient(model, plan, table, encoder, position, law, key_rows, key_seed)
             updates, opt_state = update(transform, gradient, opt_state)
             moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
             local = jax.tree.map(lambda a, b: jnp.where(free, a, b), moved.local, position.local)
             return (moved._replace(local=local), opt_state), terms
 
         position = chain.sampler.position
+        law = inference.held_law(model, plan, table, position.shared)
         start = (position, transform.init(position))
         (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30, released))
         last = jax.tree.map(lambda t: t[-1], terms)
@@ -118,13 +119,14 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
     return inference.over_chains(one_chain)(chains)
 
 
-def _map_gradient(model, plan, table, encoder, position, key_rows, key_seed):
+def _map_gradient(model, plan, table, encoder, position, law, key_rows, key_seed):
     selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     if plan.amortised:
         position = position._replace(local=inference.newborn(model, encoder, position.shared, batch, key_seed))
     part = position if plan.batching.is_exact else take_position(position, selection, plan)
-    gradient, terms = model.gradient(part, batch)
+    own = inference.batch_law(model, plan, part.shared, law, selection, batch)
+    gradient, terms = model.gradient(part, batch, law=own)
     gradient = gradient._replace(shared=_hold(gradient.shared))
     if plan.amortised:
         gradient = gradient._replace(local=jax.tree.map(jnp.zeros_like, gradient.local))

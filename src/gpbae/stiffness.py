@@ -72,11 +72,15 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
 
 
 def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
-    """A scale of zero keeps from the sampler what refreshing moves."""
+    """A scale of zero keeps from the sampler what refreshing moves: inducing inputs always, the rest unless labels have
+    vectors."""
     if not plan.refresh:
         return state
     prior = state.scale.shared["prior"]
-    held = jax.tree.map(jnp.zeros_like, inference.refreshed(prior))
+    moved = inference.refreshed(prior)
+    if not inference.is_held(plan, prior):
+        moved = {k: v for k, v in moved.items() if k == "inducing"}
+    held = jax.tree.map(jnp.zeros_like, moved)
     return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": {**prior, **held}}))
 
 

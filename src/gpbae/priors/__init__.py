@@ -1,6 +1,6 @@
 """Interchangeable latent priors p(Z | X)."""
 
-from gpbae.priors.base import AbstractLatentPrior, Batch, Marginals, Memory, Query
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Batch, Marginals, Memory, Query
 from gpbae.priors.deep import DeepPrior
 from gpbae.priors.full import FullPrior
 from gpbae.priors.hyper import Hyper
@@ -10,6 +10,7 @@ from gpbae.priors.sparse import SparsePrior
 
 __all__ = [
     "AbstractLatentPrior",
+    "AbstractLaw",
     "Batch",
     "DeepPrior",
     "FullPrior",

@@ -46,12 +46,41 @@ class Marginals(NamedTuple):
     variance: Float[Array, "Q G q C"]
 
 
-class AbstractLatentPrior(eqx.Module):
-    """p(Z | X) with sampled hyper-parameters, per-group values v and per-row local coordinates.
+class AbstractLaw(eqx.Module):
+    """The law of a batch's latents at given hyper-parameters: all that need not be computed again when latents and
+    values move and hyper-parameters do not.
 
     Local coordinates are the latents themselves unless the prior whitens them; `latents` and `coordinates` go
     between the two.
     """
+
+    @abc.abstractmethod
+    def log_latents(self, values: Any, local: Latents) -> Array:
+        """log p of the local coordinates given the values, summed over valid rows."""
+
+    @abc.abstractmethod
+    def latents(self, local: Latents) -> Latents:
+        """The latents that local coordinates stand for."""
+
+    @abc.abstractmethod
+    def coordinates(self, latents: Latents) -> Latents:
+        """Local coordinates near given latents: where a chain starts."""
+
+    @abc.abstractmethod
+    def log_collapsed(self, local: Latents, temperature: Array) -> Array:
+        """log ∫ (p(Z | v, θ) p(v))^(1/T) dv up to a constant: what Z alone says of the hyper-parameters."""
+
+    @abc.abstractmethod
+    def redraw_values(self, key: Key[Array, ""], values: Any, local: Latents, temperature: Array) -> tuple[Any, Array]:
+        """An exact draw of v given everything else, and the temperature it shows."""
+
+    @abc.abstractmethod
+    def at(self, rows: Int[Array, " B"], batch: Batch) -> "AbstractLaw":
+        """The law of some of the rows that it was made for, arranged as in a batch of them, given values."""
+
+
+class AbstractLatentPrior(eqx.Module):
+    """p(Z | X) with sampled hyper-parameters, per-group values v and per-row local coordinates."""
 
     latent_dim: eqx.AbstractVar[int]
 
@@ -73,31 +102,13 @@ class AbstractLatentPrior(eqx.Module):
         """log p(v), summed over the groups given."""
 
     @abc.abstractmethod
-    def log_latents(self, hyper: dict[str, Any], values: Any, local: Latents, batch: Batch) -> Array:
-        """log p of the local coordinates given the values, summed over valid rows."""
-
-    @abc.abstractmethod
-    def latents(self, hyper: dict[str, Any], local: Latents, batch: Batch) -> Latents:
-        """The latents that local coordinates stand for."""
-
-    @abc.abstractmethod
-    def coordinates(self, hyper: dict[str, Any], latents: Latents, batch: Batch) -> Latents:
-        """Local coordinates near given latents: where a chain starts."""
+    def law(self, hyper: dict[str, Any], batch: Batch) -> AbstractLaw:
+        """The law of the batch's latents at given hyper-parameters."""
 
     @property
     @abc.abstractmethod
     def collapses(self) -> bool:
         """Whether values can be integrated out given the latents, as `log_collapsed` and `redraw_values` need."""
-
-    @abc.abstractmethod
-    def log_collapsed(self, hyper: dict[str, Any], local: Latents, batch: Batch, temperature: Array) -> Array:
-        """log ∫ (p(Z | v, θ) p(v))^(1/T) dv up to a constant: what Z alone says of the hyper-parameters."""
-
-    @abc.abstractmethod
-    def redraw_values(
-        self, key: Key[Array, ""], hyper: dict[str, Any], values: Any, local: Latents, batch: Batch, temperature: Array
-    ) -> tuple[Any, Array]:
-        """An exact draw of v given everything else, and the temperature it shows."""
 
     @abc.abstractmethod
     def marginals(self, hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query) -> Marginals:

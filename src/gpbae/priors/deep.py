@@ -4,11 +4,45 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gpbae import gp
-from gpbae.priors.base import AbstractLatentPrior, Marginals
-from gpbae.priors.sparse import SparsePrior
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Marginals
+from gpbae.priors.sparse import SparseLaw, SparsePrior
+
+
+class DeepLaw(AbstractLaw):
+    """One component per seed; `last` is the sparse law that is left where there are no hidden layers."""
+
+    projections: gp.Projection
+    variance: Float[Array, "Q B C"]
+    valid: Bool[Array, " B"]
+    slot: Int[Array, " B"]
+    last: SparseLaw | None
+
+    def log_latents(self, values, local):
+        mean = _means(self.projections, values, self.slot)
+        return jnp.sum(jnp.where(self.valid, _log_mixture(local, mean, self.variance), 0.0))
+
+    def latents(self, local):
+        return local
+
+    def coordinates(self, latents):
+        return latents
+
+    def _sparse(self) -> SparseLaw:
+        assert self.last is not None, "a mixture is not conjugate"
+        return self.last
+
+    def log_collapsed(self, local, temperature):
+        return self._sparse().log_collapsed(local, temperature)
+
+    def redraw_values(self, key, values, local, temperature):
+        return self._sparse().redraw_values(key, values, local, temperature)
+
+    def at(self, rows, batch):
+        projections = jax.tree.map(lambda a: a[..., rows], self.projections)
+        return DeepLaw(projections, self.variance[:, rows], batch.valid, batch.slot, None)
 
 
 class DeepPrior(AbstractLatentPrior):
@@ -60,38 +94,25 @@ class DeepPrior(AbstractLatentPrior):
         mean = gp.sparse_mean(projection, parameters["values"], jnp.zeros(h.shape[0], jnp.int32))
         return h + self.width[None] * (mean + jnp.sqrt(variance) * seed[None])
 
-    def _mixture(self, hyper, values, x, slot) -> tuple[Array, Array]:
-        def moments(h):
-            projection, variance = self.last.project(hyper, h)
-            return gp.sparse_mean(projection, values, slot), variance
+    def _components(self, hyper, x) -> tuple[gp.Projection, Float[Array, "Q B C"]]:
+        """What the last layer needs of its inputs, for every seed."""
+        return jax.vmap(lambda h: self.last.project(hyper, h))(self.propagate(hyper, x))
 
-        return jax.vmap(moments)(self.propagate(hyper, x))
-
-    def log_latents(self, hyper, values, local, batch):
-        mean, variance = self._mixture(hyper, values, batch.x, batch.slot)
-        return jnp.sum(jnp.where(batch.valid, _log_mixture(local, mean, variance), 0.0))
-
-    def latents(self, hyper, local, batch):
-        return local
-
-    def coordinates(self, hyper, latents, batch):
-        return latents
+    def law(self, hyper, batch):
+        projections, variance = self._components(hyper, batch.x)
+        last = None if self.hidden else self.last.law(hyper, batch)
+        return DeepLaw(projections, variance, batch.valid, batch.slot, last)
 
     @property
     def collapses(self):
         """A mixture is not conjugate, but without hidden layers this is the sparse prior."""
         return not self.hidden
 
-    def log_collapsed(self, hyper, local, batch, temperature):
-        return self.last.log_collapsed(hyper, local, batch, temperature)
-
-    def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return self.last.redraw_values(key, hyper, values, local, batch, temperature)
-
     def marginals(self, hyper, values, memory, query):
         G, q, D = query.x.shape
         slot = jnp.repeat(jnp.arange(G), q)
-        mean, variance = self._mixture(hyper, values, query.x.reshape(G * q, D), slot)
+        projections, variance = self._components(hyper, query.x.reshape(G * q, D))
+        mean = _means(projections, values, slot)
         shape = (mean.shape[0], G, q, self.latent_dim)
         return Marginals(mean.reshape(shape), variance.reshape(shape))
 
@@ -128,6 +149,10 @@ class DeepPrior(AbstractLatentPrior):
         for i, (layer, p) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):
             named |= {f"layer{i + 1}.{name}": value for name, value in layer.describe(p["hyper"]).items()}
         return named
+
+
+def _means(projections, values, slot) -> Float[Array, "Q B C"]:
+    return jax.vmap(lambda p: gp.sparse_mean(p, values, slot))(projections)
 
 
 def _log_mixture(z, mean, variance):

@@ -4,14 +4,54 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float, Int
 
 from gpbae import gp
 from gpbae.linalg import cholesky, cholesky_solve
 from gpbae.priors import hyper as hyperparameters
-from gpbae.priors.base import AbstractLatentPrior, Marginals
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Marginals
 
 START_NOISE = 0.1
+
+
+class FullLaw(AbstractLaw):
+    """chol(K + σ²I) of every group, and which of its rows are not padding."""
+
+    factor: Float[Array, "G k n n"]
+    valid: Bool[Array, "G n"]
+    blocks: Int[Array, "G n"]
+
+    def log_latents(self, values, local):
+        return gp.exact_log_density(self.factor, gp.gather(local, self.blocks), self.valid)
+
+    def latents(self, local):
+        return local
+
+    def coordinates(self, latents):
+        return latents
+
+    def log_collapsed(self, local, temperature):
+        return self.log_latents(None, local) / temperature
+
+    def redraw_values(self, key, values, local, temperature):
+        return values, temperature
+
+    def at(self, rows, batch):
+        raise NotImplementedError("the rows of a group are batched together")
+
+
+class WhitenedLaw(FullLaw):
+    """Local coordinates are ε with z = L ε."""
+
+    def log_latents(self, values, local):
+        return jnp.sum(jnp.where(self.valid[..., None], norm.logpdf(gp.gather(local, self.blocks)), 0.0))
+
+    def latents(self, local):
+        return gp.scatter(_times(self.factor, gp.gather(local, self.blocks)), self.blocks, local.shape[0])
+
+    def coordinates(self, latents):
+        seeds = _smoothed_seed(self.factor, gp.gather(latents, self.blocks))
+        return gp.scatter(seeds, self.blocks, latents.shape[0])
 
 
 class FullPrior(AbstractLatentPrior):
@@ -38,42 +78,16 @@ class FullPrior(AbstractLatentPrior):
     def log_values(self, values):
         return jnp.zeros(())
 
-    def _factor(self, hyper, x, valid) -> Array:
-        kernels, noise = self.hyper_reference.resolve(hyper)
-        return cholesky(gp.block_covariance(kernels, x, valid, noise**2))
-
-    def _blocks(self, hyper, batch):
+    def law(self, hyper, batch):
         valid = gp.gather(batch.valid, batch.blocks)
-        return self._factor(hyper, gp.gather(batch.x, batch.blocks), valid), valid
-
-    def log_latents(self, hyper, values, local, batch):
-        if self.is_whitened:
-            return jnp.sum(jnp.where(batch.valid[:, None], norm.logpdf(local), 0.0))
-        L, valid = self._blocks(hyper, batch)
-        return gp.exact_log_density(L, gp.gather(local, batch.blocks), valid)
-
-    def latents(self, hyper, local, batch):
-        if not self.is_whitened:
-            return local
-        L, _ = self._blocks(hyper, batch)
-        return gp.scatter(_times(L, gp.gather(local, batch.blocks)), batch.blocks, local.shape[0])
-
-    def coordinates(self, hyper, latents, batch):
-        if not self.is_whitened:
-            return latents
-        L, _ = self._blocks(hyper, batch)
-        return gp.scatter(_smoothed_seed(L, gp.gather(latents, batch.blocks)), batch.blocks, latents.shape[0])
+        kernels, noise = self.hyper_reference.resolve(hyper)
+        factor = cholesky(gp.block_covariance(kernels, gp.gather(batch.x, batch.blocks), valid, noise**2))
+        return (WhitenedLaw if self.is_whitened else FullLaw)(factor, valid, batch.blocks)
 
     @property
     def collapses(self):
         """There are no values, and in whitened coordinates the latents say nothing of the hyper-parameters."""
         return not self.is_whitened
-
-    def log_collapsed(self, hyper, local, batch, temperature):
-        return self.log_latents(hyper, None, local, batch) / temperature
-
-    def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return values, temperature
 
     def _train(self, memory, query):
         """Latents that each query's group is conditioned on: none for a group never seen."""

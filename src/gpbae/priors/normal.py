@@ -4,8 +4,33 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
+from jaxtyping import Array, Bool
 
-from gpbae.priors.base import AbstractLatentPrior, Marginals
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Marginals
+
+
+class NormalLaw(AbstractLaw):
+    """Rows are independent of everything."""
+
+    valid: Bool[Array, " B"]
+
+    def log_latents(self, values, local):
+        return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local), 0.0))
+
+    def latents(self, local):
+        return local
+
+    def coordinates(self, latents):
+        return latents
+
+    def log_collapsed(self, local, temperature):
+        return self.log_latents(None, local) / temperature
+
+    def redraw_values(self, key, values, local, temperature):
+        return values, temperature
+
+    def at(self, rows, batch):
+        return NormalLaw(batch.valid)
 
 
 class NormalPrior(AbstractLatentPrior):
@@ -26,24 +51,12 @@ class NormalPrior(AbstractLatentPrior):
     def log_values(self, values):
         return jnp.zeros(())
 
-    def log_latents(self, hyper, values, local, batch):
-        return jnp.sum(jnp.where(batch.valid[:, None], norm.logpdf(local), 0.0))
-
-    def latents(self, hyper, local, batch):
-        return local
-
-    def coordinates(self, hyper, latents, batch):
-        return latents
+    def law(self, hyper, batch):
+        return NormalLaw(batch.valid)
 
     @property
     def collapses(self):
         return False
-
-    def log_collapsed(self, hyper, local, batch, temperature):
-        return self.log_latents(hyper, None, local, batch) / temperature
-
-    def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return values, temperature
 
     def marginals(self, hyper, values, memory, query):
         shape = (1, *query.valid.shape, self.latent_dim)

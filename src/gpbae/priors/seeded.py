@@ -3,11 +3,38 @@
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from gpbae import gp
-from gpbae.priors.base import AbstractLatentPrior
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Latents
 from gpbae.priors.sparse import SparsePrior
+
+
+class SeededLaw(AbstractLaw):
+    """z = mean + sd · ε, and ε ~ N(0, I)."""
+
+    mean: Latents
+    sd: Latents
+    valid: Bool[Array, " B"]
+
+    def log_latents(self, values, local):
+        return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local), 0.0))
+
+    def latents(self, local):
+        return self.mean + self.sd * local
+
+    def coordinates(self, latents):
+        """The GP already starts near the latents; what it misses is not worth keeping."""
+        return jnp.zeros_like(latents)
+
+    def log_collapsed(self, local, temperature):
+        return jnp.zeros(())
+
+    def redraw_values(self, key, values, local, temperature):
+        return values, temperature
+
+    def at(self, rows, batch):
+        return SeededLaw(self.mean[rows], self.sd[rows], batch.valid)
 
 
 class SeededPrior(AbstractLatentPrior):
@@ -39,22 +66,9 @@ class SeededPrior(AbstractLatentPrior):
     def log_values(self, values):
         return jnp.zeros(())
 
-    def log_latents(self, hyper, values, local, batch):
-        return jnp.sum(jnp.where(batch.valid[:, None], norm.logpdf(local), 0.0))
-
-    def latents(self, hyper, local, batch):
+    def law(self, hyper, batch):
         projection, variance = self.sparse.project(hyper, batch.x)
-        return gp.sparse_mean(projection, hyper["values"], batch.slot) + jnp.sqrt(variance) * local
-
-    def coordinates(self, hyper, latents, batch):
-        """The GP already starts near the latents; what it misses is not worth keeping."""
-        return jnp.zeros_like(latents)
-
-    def log_collapsed(self, hyper, local, batch, temperature):
-        return jnp.zeros(())
-
-    def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return values, temperature
+        return SeededLaw(gp.sparse_mean(projection, hyper["values"], batch.slot), jnp.sqrt(variance), batch.valid)
 
     def _values(self, hyper, query):
         return jnp.broadcast_to(hyper["values"], (query.x.shape[0], *hyper["values"].shape[1:]))

@@ -4,13 +4,50 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from gpbae import gp
 from gpbae.inducing import AbstractInducingPrior
 from gpbae.linalg import cholesky
 from gpbae.priors import hyper as hyperparameters
-from gpbae.priors.base import AbstractLatentPrior, Marginals
+from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Latents, Marginals
+
+
+class SparseLaw(AbstractLaw):
+    """Projection and marginal variances of the batch's rows, and what integrating the values out needs."""
+
+    projection: gp.Projection
+    variance: Latents
+    valid: Bool[Array, " B"]
+    slot: Int[Array, " B"]
+    blocks: Int[Array, "G n"]
+    conjugate: gp.Conjugate | None
+
+    def log_latents(self, values, local):
+        mean = gp.sparse_mean(self.projection, values, self.slot)
+        return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local, mean, jnp.sqrt(self.variance)), 0.0))
+
+    def latents(self, local):
+        return local
+
+    def coordinates(self, latents):
+        return latents
+
+    def _given(self, local) -> gp.ValuesPosterior:
+        assert self.conjugate is not None, "values can be integrated out of whole groups only"
+        return gp.given_latents(self.conjugate, local, self.blocks)
+
+    def log_collapsed(self, local, temperature):
+        """At temperature T the integral is exp(−U(v̂)/T) |Λ|^{-1/2} up to a constant, v̂ the conditional mean."""
+        law = self._given(local)
+        return (law.log_marginal + 0.5 * law.log_determinant) / temperature - 0.5 * law.log_determinant
+
+    def redraw_values(self, key, values, local, temperature):
+        return gp.draw_values(key, self._given(local), temperature)
+
+    def at(self, rows, batch):
+        projection = jax.tree.map(lambda a: a[..., rows], self.projection)
+        return SparseLaw(projection, self.variance[rows], batch.valid, batch.slot, batch.blocks, None)
 
 
 class SparsePrior(AbstractLatentPrior):
@@ -51,33 +88,15 @@ class SparsePrior(AbstractLatentPrior):
         projection = gp.sparse_projection(kernels, x, self.inducing(hyper))
         return projection, gp.sparse_variance(projection, self.latent_dim) + noise**2
 
-    def log_latents(self, hyper, values, local, batch):
+    def law(self, hyper, batch):
         projection, variance = self.project(hyper, batch.x)
-        mean = gp.sparse_mean(projection, values, batch.slot)
-        return jnp.sum(jnp.where(batch.valid[:, None], norm.logpdf(local, mean, jnp.sqrt(variance)), 0.0))
-
-    def latents(self, hyper, local, batch):
-        return local
-
-    def coordinates(self, hyper, latents, batch):
-        return latents
+        _, noise = self.hyper_reference.resolve(hyper)
+        conjugate = gp.conjugate(projection, noise**2, batch.blocks)
+        return SparseLaw(projection, variance, batch.valid, batch.slot, batch.blocks, conjugate)
 
     @property
     def collapses(self):
         return True
-
-    def _collapse(self, hyper, local, batch) -> gp.ValuesPosterior:
-        kernels, noise = self.hyper_reference.resolve(hyper)
-        projection = gp.sparse_projection(kernels, batch.x, self.inducing(hyper))
-        return gp.values_posterior(projection, local, noise**2, batch.blocks)
-
-    def log_collapsed(self, hyper, local, batch, temperature):
-        """At temperature T the integral is exp(−U(v̂)/T) |Λ|^{-1/2} up to a constant, v̂ the conditional mean."""
-        law = self._collapse(hyper, local, batch)
-        return (law.log_marginal + 0.5 * law.log_determinant) / temperature - 0.5 * law.log_determinant
-
-    def redraw_values(self, key, hyper, values, local, batch, temperature):
-        return gp.draw_values(key, self._collapse(hyper, local, batch), temperature)
 
     def _moments(self, hyper, values, query):
         """Mean and variance at a query with one value array per block, (G, q, C) each."""

@@ -29,7 +29,7 @@ def sparse_is_exact(every: int = 1) -> Numbers:
 
     @jax.jit
     def both(hyper, z):
-        return sparse.log_collapsed(hyper, z, batch, jnp.ones(())), exact.log_latents(hyper, None, z, batch)
+        return sparse.law(hyper, batch).log_collapsed(z, jnp.ones(())), exact.law(hyper, batch).log_latents(None, z)
 
     return _relative(*both(position.shared["prior"], position.local))
 
@@ -49,8 +49,8 @@ def white_kernel_is_independent() -> Numbers:
     _, table, position = prepared(SGPBAE(latent_dim=2, num_inducing=5, decoder="linear"))
     hyper = Hyper((RBF(lengthscale=1e-6),), jnp.zeros(()), jnp.ones(()), False, False)
     exact, batch = FullPrior(hyper, 2, False), full_batch(table)
-    independent = NormalPrior(2).log_latents({}, None, position.local, batch)
-    return _relative(exact.log_latents(hyper.init(), None, position.local, batch), independent)
+    independent = NormalPrior(2).law({}, batch).log_latents(None, position.local)
+    return _relative(exact.law(hyper.init(), batch).log_latents(None, position.local), independent)
 
 
 def minibatches_average() -> Numbers:

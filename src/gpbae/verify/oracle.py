@@ -52,7 +52,7 @@ def functionals(model: Autoencoder, table: Table, draws: Position) -> dict[str, 
     batch = full_batch(table)
 
     def outputs(d):
-        return model.decode(d.shared, model.prior.latents(d.shared["prior"], d.local, batch))
+        return model.decode(d.shared, model.prior.law(d.shared["prior"], batch).latents(d.local))
 
     eta = np.asarray(jax.jit(jax.vmap(jax.vmap(outputs)))(jax.tree.map(jnp.asarray, draws)))
     named = {f"output[{n},{p}]": eta[:, :, n, p] for n in range(eta.shape[2]) for p in range(eta.shape[3])}
