@@ -14,7 +14,7 @@ import scipy.linalg
 import scipy.special
 import scipy.stats
 
-from gpbae import batches, gp, inducing, inference, likelihoods, networks, sghmc, weights
+from gpbae import batches, gp, inducing, inference, likelihoods, networks, refreshing, sghmc, weights
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.kernels import RBF
 from gpbae.priors import DeepPrior, FullPrior, Hyper, NormalPrior, SparsePrior
@@ -385,7 +385,7 @@ def make_chain(model, plan, table, position, encoder):
     scale = scale._replace(local=scale.local[:1]) if plan.amortised else scale
     sampler = sghmc.init(position, scale)
     optimiser = inference.optimiser(plan).init(trainable)
-    refresh = inference.Refresh(inference.refreshed(scale.shared["prior"]), jnp.asarray(-2.3, jnp.float64))
+    refresh = refreshing.init(scale.shared["prior"])
     return inference.Chain(sampler, trainable, optimiser, refresh, None, jax.random.key(4), jnp.zeros((), jnp.int64))
 
 

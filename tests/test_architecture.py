@@ -15,6 +15,7 @@ LAYERS = (
     "gp inducing start predictive rivals choice",
     "priors",
     "autoencoder batches evaluation redraw",
+    "refreshing",
     "inference posterior checkpoint recognition",
     "health stiffness streamed",
     "starting fitted large",

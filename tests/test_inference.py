@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import checks
-from gpbae import gp, inference, networks
-from gpbae.batches import FullBatch
+from gpbae import gp, refreshing
 
 OPTIMISED = True
 
@@ -35,43 +34,55 @@ def prior_draw(prior, key, batch):
     return hyper, values, gp.sparse_mean(projection, values, batch.slot) + jnp.sqrt(variance) * xi
 
 
+def moves_given_latents(model, table, p, refresh, key):
+    """Hyper-parameters, then the values that they leave behind."""
+    key_hyper, key_values = jax.random.split(key)
+    q, _, info = refreshing.given_latents(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_hyper)
+    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+
+
+def moves_given_seeds(model, table, p, refresh, key):
+    key_seeds, key_values = jax.random.split(key)
+    q, _, info = refreshing.given_seeds(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_seeds)
+    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+
+
 @pytest.mark.parametrize("name", ["sparse", "full"])
-def test_refreshing_leaves_the_joint_prior_as_it_is(name):
-    """Geweke's joint test: draw everything from the prior, refresh hyper-parameters and values given the latents a few
-    times, and moments of all three, and of their products, are what they were."""
+@pytest.mark.parametrize("move", [moves_given_latents, moves_given_seeds])
+def test_refreshing_leaves_the_joint_law_as_it_is(name, move):
+    """Geweke's joint test: draw everything from the model, the data too, move hyper-parameters a few times (given the
+    latents, or along with them), and moments of hyper-parameters, values and latents, and of their products, are what
+    they were."""
     model, table, position = checks.make_model(name)
-    batch, plan = checks.full_batch(table), checks.make_plan(FullBatch())
-    encoder = networks.build_encoder("linear", jax.random.key(2), (table.y.shape[1],), 2)
-    chain = checks.make_chain(model, plan, table, position, encoder)
+    batch = checks.full_batch(table)
 
     def moments(hyper, values, z):
         kernel, noise = model.prior.hyper_reference.resolve(hyper)
         theta = jnp.concatenate([kernel[0].log_lengthscale, kernel[0].log_variance[None], jnp.log(noise)[None]])
         summary = jnp.log(jnp.mean(z**2, axis=0))
         parts = [theta, theta**2, (theta[:, None] * summary[None]).ravel()]
+        if move is moves_given_seeds:
+            parts += [summary, z[0] * z[1]]
         if values is not None:
             parts += [values[0, 0], values[0, 0] ** 2, values[0, 0] * z[0, 0]]
         return jnp.concatenate(parts)
 
     def one(index):
-        key_prior, key_moves = jax.random.split(jax.random.fold_in(jax.random.key(7), index))
+        key_prior, key_data, key_moves = jax.random.split(jax.random.fold_in(jax.random.key(7), index), 3)
         hyper, values, z = prior_draw(model.prior, key_prior, batch)
-        p = chain.sampler.position
-        here = p._replace(shared={**p.shared, "prior": hyper}, values=values, local=z)
-        refresh = chain.refresh._replace(log_step=jnp.asarray(-1.4, jnp.float64))
-        start = chain._replace(sampler=chain.sampler._replace(position=here), refresh=refresh)
+        here = position._replace(shared={**position.shared, "prior": hyper}, values=values, local=z)
+        sd = jnp.exp(here.shared["likelihood"].log_noise)
+        y = model.decode(here.shared, z) + sd * jax.random.normal(key_data, table.y.shape, table.y.dtype)
+        known = table._replace(y=y.astype(table.y.dtype))
+        refresh = refreshing.init(jax.tree.map(jnp.ones_like, hyper), 0.12)
 
-        def move(c, i):
-            key_hyper, key_values = jax.random.split(jax.random.fold_in(key_moves, i))
-            c, info = inference._refresh(model, table, c, checks.settings(0.1), jnp.asarray(False), key_hyper)
-            p = c.sampler.position
-            values, _ = inference._redraw(model, table, p, jnp.ones(()), key_values)
-            return c._replace(sampler=c.sampler._replace(position=p._replace(values=values))), info.acceptance
+        def body(p, i):
+            q, info = move(model, known, p, refresh, jax.random.fold_in(key_moves, i))
+            return q, info.acceptance
 
-        end, acceptance = jax.lax.scan(move, start, jnp.arange(3))
-        q = end.sampler.position
+        q, acceptance = jax.lax.scan(body, here, jnp.arange(3))
         moved = jnp.abs(q.shared["prior"]["log_latent_noise"] - hyper["log_latent_noise"])
-        return moments(hyper, values, z), moments(q.shared["prior"], q.values, z), jnp.mean(acceptance), moved
+        return moments(hyper, values, z), moments(q.shared["prior"], q.values, q.local), jnp.mean(acceptance), moved
 
     before, after, acceptance, moved = jax.jit(jax.vmap(one))(jnp.arange(3000))
     checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)

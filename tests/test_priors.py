@@ -225,3 +225,15 @@ def test_every_component_of_a_mixture_is_as_likely_as_any():
             checks.assert_within_errors(shares, 1 / num_components)
         else:
             np.testing.assert_allclose(shares.mean(axis=0), 1 / num_components)
+
+
+@pytest.mark.parametrize("name", ["normal", "sparse", "full", "full, whitened"])
+def test_seeds_are_standard_normal_coordinates_of_the_latents(name):
+    """There and back, and log p(ε) = log p(z | v) + log |dz/dε|."""
+    prior, hyper, values, local, batch = world(name)
+    law = prior.law(hyper, batch)
+    seeds = fresh(law.seeds)(values, local)
+    again, log_volume = fresh(law.placed)(values, seeds)
+    np.testing.assert_allclose(again, local, rtol=1e-7, atol=1e-9)
+    density = _log_latents(prior, hyper, values, local, batch) + log_volume
+    np.testing.assert_allclose(density, np.sum(norm.logpdf(seeds)), rtol=1e-6)

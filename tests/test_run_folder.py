@@ -436,7 +436,7 @@ def test_what_is_not_finite_is_named():
     report = Report(terms, None, jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
     position = Position({"prior": {"kernel": jnp.ones((2, 1))}}, None, jnp.array([[0.0, 0.0], [jnp.nan, 0.0]]))
     keys = jax.random.split(jax.random.key(0), 2)
-    chains = Chain(sghmc.init(position), None, None, Refresh({}, jnp.zeros(2)), None, keys, jnp.zeros(2))
+    chains = Chain(sghmc.init(position), None, None, Refresh({}, jnp.zeros(2), jnp.zeros(2)), None, keys, jnp.zeros(2))
     words = health.culprits_of(chains, report, np.array([False, True]))
     assert words == "the terms likelihood, latents and the variables latents"
     assert health.finite_chains(chains, report).tolist() == [True, False]

@@ -132,11 +132,11 @@ def prepare(case: Case, num_chains: int = 1) -> tuple[Any, ...]:
     )  # fmt: skip
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, groups)
     chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
-    return model, dataclasses.replace(plan, refresh=False), table, static, chains
+    return model, plan, table, static, chains
 
 
 def _step_timer(case: Case, model, plan, table, static, chains) -> Callable:
-    """A sweep of sampler steps, by the very function that `fit` runs."""
+    """A sweep by the very function that `fit` runs: sampler steps, and the moves of hyper-parameters after them."""
     noise = None if plan.batching.is_exact else jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
     settings = sghmc.Settings(jnp.full(len(chains.sweep), 1e-4), jnp.asarray(0.05), jnp.asarray(1.0), noise)
     return lambda: inference.run_block(

@@ -15,15 +15,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, devices, hmc, sghmc
+from gpbae import autoencoder, devices, hmc, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import Batching, FullBatch, Selection, Table
+from gpbae.batches import Batching, Selection, Table
 from gpbae.priors import AbstractLaw, Batch
+from gpbae.refreshing import Refresh, whole
 
 ENCODER_ROWS = 128
-NUM_REFRESHES = 2
-REFRESH_LEAPFROG = 8
-REFRESH_RATE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +40,10 @@ class Plan:
     collapsed: bool = False
     learning_rate: float = 1e-3
 
-
-class Refresh(NamedTuple):
-    """Scales of the hyper-parameters that are refreshed between sweeps, and the log of the step in their units."""
-
-    scale: dict[str, Any]
-    log_step: Array
+    @property
+    def weaves(self) -> bool:
+        """Whether hyper-parameters also move together with the latents, which needs the data of all rows."""
+        return self.collapsed and self.batching.is_exact and not self.amortised
 
 
 class Chain(NamedTuple):
@@ -117,14 +113,12 @@ def put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> 
 
 
 def is_held(plan: Plan, hyper: dict[str, Any]) -> bool:
-    """Whether the sampler leaves all hyper-parameters of the prior to refreshing.  Vectors of labels are a latent each,
-    too many for a few trajectories, and they are part of the kernel."""
-    names = [str(getattr(k, "name", "")) for path, _ in jax.tree_util.tree_leaves_with_path(hyper) for k in path]
-    return plan.refresh and "vectors" not in names
+    """Whether the sampler leaves all hyper-parameters of the prior to refreshing."""
+    return plan.refresh and not refreshing.has_vectors(hyper)
 
 
 def held_law(model, plan: Plan, table: Table, shared: dict[str, Any]) -> AbstractLaw | None:
-    """The law of all latents where it is the same for a whole sweep and not too large: nothing is factorised twice."""
+    """The law of all latents where it is the same for a whole sweep: nothing is factorised twice."""
     if not is_held(plan, shared["prior"]) or plan.batching.values_are_local:
         return None
     return model.prior.law(shared["prior"], whole(table))
@@ -204,63 +198,26 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
 
 def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report: Report, key) -> tuple[Chain, Report]:
     """Refresh hyper-parameters, then values if they are part of the chain."""
-    key_hyper, key_values = jax.random.split(key)
-    if jax.tree.leaves(chain.refresh.scale):
-        chain, info = jax.lax.scan(
-            lambda c, i: _refresh(model, table, c, settings, adapting, jax.random.fold_in(key_hyper, i)),
-            chain,
-            jnp.arange(NUM_REFRESHES),
-        )
-        kinetic = report.kinetic_temperature
-        shown = jax.tree.map(lambda m: settings.temperature * jnp.mean(m**2), info.momentum)
-        kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **shown}})
-        report = report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
+    key_hyper, key_woven, key_values = jax.random.split(key, 3)
+    position, refresh, T = chain.sampler.position, chain.refresh, settings.temperature
+    if jax.tree.leaves(refresh.scale):
+        position, refresh, info = refreshing.given_latents(model, table, position, refresh, T, adapting, key_hyper)
+        report = _with_moves(report, info, T)
+    if plan.weaves and refreshing.has_woven(refresh):
+        position, refresh, info = refreshing.given_seeds(model, table, position, refresh, T, adapting, key_woven)
+        report = report._replace(acceptance=jnp.minimum(report.acceptance, jnp.mean(info.acceptance)))
     if not plan.collapsed:
-        position = chain.sampler.position
-        values, _ = _redraw(model, table, position, settings.temperature, key_values)
-        chain = chain._replace(sampler=chain.sampler._replace(position=position._replace(values=values)))
-    return chain, report
+        values, _ = refreshing.redraw(model, table, position, T, key_values)
+        position = position._replace(values=values)
+    return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), report
 
 
-def whole(table: Table) -> Batch:
-    batching = FullBatch()
-    return batching.batch(table, batching.select(jax.random.key(0), table))
-
-
-def _refresh(model, table, chain: Chain, settings, adapting, key) -> tuple[Chain, hmc.Info]:
-    """A Metropolis-corrected trajectory of kernel, noise and S given the latents, with the values integrated out.
-
-    Where it is used it is their only move: where two inducing inputs meet, K_SS is singular and the energy has a crack
-    that no step size is small enough for, and a handful of hyper-parameters need not share the bias of the sampler's
-    discretisation.  Values that are part of the chain must be drawn anew after it.
-    """
-    p, T = chain.sampler.position, settings.temperature
-    hyper, batch = p.shared["prior"], whole(table)
-    unit = jax.tree.map(lambda c: c * jnp.sqrt(T), chain.refresh.scale)
-
-    def log_density(coordinates):
-        theta = {**hyper, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
-        log_prior = sum(model.prior.log_hyper(theta).values(), jnp.zeros(()))
-        return (model.prior.law(theta, batch).log_collapsed(p.local, T) + log_prior / T)[None]
-
-    begin = jax.tree.map(lambda h, c: (h / c)[None], refreshed(hyper), unit)
-    state, info = hmc.step(key, hmc.State(begin, chain.refresh.log_step[None]), log_density, REFRESH_LEAPFROG)
-    adapted = hmc.adapt(state, info.acceptance, REFRESH_RATE).log_step[0]
-    moved = jax.tree.map(lambda u, c: u[0] * c, state.position, unit)
-    position = p._replace(shared={**p.shared, "prior": {**hyper, **moved}})
-    refresh = chain.refresh._replace(log_step=jnp.where(adapting, adapted, chain.refresh.log_step))
-    return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), info
-
-
-def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
-    """Of a prior's hyper-parameters, those that `_refresh` moves."""
-    return {k: v for k, v in hyper.items() if k in ("kernel", "log_latent_noise", "inducing")}
-
-
-def _redraw(model, table, position: Position, temperature, key) -> tuple[Any, Array]:
-    """Values drawn exactly given the latents of the whole table, and the temperature of the draw."""
-    law = model.prior.law(position.shared["prior"], whole(table))
-    return law.redraw_values(key, position.values, position.local, temperature)
+def _with_moves(report: Report, info: hmc.Info, temperature: Array) -> Report:
+    """Momenta of the trajectories stand for those of the variables that the sampler holds."""
+    kinetic = report.kinetic_temperature
+    shown = jax.tree.map(lambda m: temperature * jnp.mean(m**2), info.momentum)
+    kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **shown}})
+    return report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
 
 
 def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
@@ -328,7 +285,7 @@ def run_block(
 def _complete(model, table, chain: Chain, report: Report, temperature) -> tuple[Chain, Report]:
     """Values for the draw that a block ends with; theirs is the temperature of an exact draw."""
     key = jax.random.fold_in(chain.key, chain.sweep + 2**26)
-    values, shown = _redraw(model, table, chain.sampler.position, temperature, key)
+    values, shown = refreshing.redraw(model, table, chain.sampler.position, temperature, key)
     if values is None:
         return chain, report
     kinetic = report.kinetic_temperature._replace(values=shown)

@@ -3,11 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, inference, sghmc
+from gpbae import autoencoder, inference, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, put_position, take_position, update
@@ -24,7 +23,7 @@ def start_chain(
     """A chain at given latents, decoder and encoder."""
     key_init, key_chain = jax.random.split(key)
     shared, values = model.init(key_init, decoder, table.group_rows.shape[0])
-    full = inference.whole(table)
+    full = refreshing.whole(table)
     if plan.amortised:
         selection = plan.batching.select(key_init, table)
         local = jnp.zeros((selection.rows.shape[0], latents.shape[1]))
@@ -35,8 +34,7 @@ def start_chain(
     drawn = values if plan.collapsed else None
     sampler = sghmc.init(position, unit_scale(position, plan))
     optimiser = inference.optimiser(plan).init(weights)
-    scale = inference.refreshed(sampler.scale.shared["prior"]) if plan.refresh else {}
-    refresh = inference.Refresh(scale, jnp.asarray(np.log(0.1), jnp.float64))
+    refresh = refreshing.init(sampler.scale.shared["prior"] if plan.refresh else {})
     return Chain(sampler, weights, optimiser, refresh, drawn, key_chain, jnp.zeros((), jnp.int64))
 
 
@@ -56,7 +54,7 @@ def with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
     """Chains at rest in new coordinates."""
     refresh = chains.refresh
     if plan.refresh:
-        refresh = refresh._replace(scale=inference.refreshed(scale.shared["prior"]))
+        refresh = refresh._replace(scale=refreshing.refreshed(scale.shared["prior"]))
     sampler = jax.vmap(lambda p, c: hold_refreshed(sghmc.init(p, c), plan))(chains.sampler.position, scale)
     return chains._replace(sampler=sampler, refresh=refresh)
 
@@ -64,7 +62,7 @@ def with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
 @eqx.filter_jit
 def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: Float[Array, "N C"], num_steps: int):
     """Teach the encoder the starting latents: amortised latents are born from it from the first sweep on."""
-    full = inference.whole(table)
+    full = refreshing.whole(table)
 
     def one_chain(chain):
         def step(carry, index):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from gpbae import inference, sghmc
+from gpbae import inference, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, take
@@ -77,7 +77,7 @@ def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
     if not plan.refresh:
         return state
     prior = state.scale.shared["prior"]
-    moved = inference.refreshed(prior)
+    moved = refreshing.refreshed(prior)
     if not inference.is_held(plan, prior):
         moved = {k: v for k, v in moved.items() if k == "inducing"}
     held = jax.tree.map(jnp.zeros_like, moved)

@@ -75,6 +75,14 @@ class AbstractLaw(eqx.Module):
         """An exact draw of v given everything else, and the temperature it shows."""
 
     @abc.abstractmethod
+    def seeds(self, values: Any, local: Latents) -> Latents:
+        """Coordinates that are standard normal and independent given the values."""
+
+    @abc.abstractmethod
+    def placed(self, values: Any, seeds: Latents) -> tuple[Latents, Array]:
+        """The local coordinates that seeds stand for, and the log of the volume of ∂ local / ∂ seeds."""
+
+    @abc.abstractmethod
     def at(self, rows: Int[Array, " B"], batch: Batch) -> "AbstractLaw":
         """The law of some of the rows that it was made for, arranged as in a batch of them, given values."""
 

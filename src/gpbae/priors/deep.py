@@ -40,6 +40,12 @@ class DeepLaw(AbstractLaw):
     def redraw_values(self, key, values, local, temperature):
         return self._sparse().redraw_values(key, values, local, temperature)
 
+    def seeds(self, values, local):
+        return self._sparse().seeds(values, local)
+
+    def placed(self, values, seeds):
+        return self._sparse().placed(values, seeds)
+
     def at(self, rows, batch):
         projections = jax.tree.map(lambda a: a[..., rows], self.projections)
         return DeepLaw(projections, self.variance[:, rows], batch.valid, batch.slot, None)

@@ -7,7 +7,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from gpbae import gp
-from gpbae.linalg import cholesky, cholesky_solve
+from gpbae.linalg import cholesky, cholesky_solve, solve_triangular
 from gpbae.priors import hyper as hyperparameters
 from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Marginals
 
@@ -36,6 +36,16 @@ class FullLaw(AbstractLaw):
     def redraw_values(self, key, values, local, temperature):
         return values, temperature
 
+    def seeds(self, values, local):
+        solved = _solved(self.factor, gp.gather(local, self.blocks))
+        return gp.scatter(solved, self.blocks, local.shape[0])
+
+    def placed(self, values, seeds):
+        blocked = _times(self.factor, gp.gather(seeds, self.blocks))
+        logs = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1))
+        log_volume = jnp.sum(jnp.where(self.valid[:, None], logs, 0.0)) * (seeds.shape[1] // self.factor.shape[1])
+        return gp.scatter(blocked, self.blocks, seeds.shape[0]), log_volume
+
     def at(self, rows, batch):
         raise NotImplementedError("the rows of a group are batched together")
 
@@ -52,6 +62,12 @@ class WhitenedLaw(FullLaw):
     def coordinates(self, latents):
         seeds = _smoothed_seed(self.factor, gp.gather(latents, self.blocks))
         return gp.scatter(seeds, self.blocks, latents.shape[0])
+
+    def seeds(self, values, local):
+        return local
+
+    def placed(self, values, seeds):
+        return seeds, jnp.zeros(())
 
 
 class FullPrior(AbstractLatentPrior):
@@ -130,6 +146,12 @@ def _times(factor, seed):
     """L ε, block by block and channel by channel."""
     L = jnp.broadcast_to(factor, (factor.shape[0], seed.shape[-1], *factor.shape[2:]))
     return jnp.einsum("gcnm,gmc->gnc", L, seed)
+
+
+def _solved(factor, z):
+    """L⁻¹ z, block by block and channel by channel."""
+    L = jnp.broadcast_to(factor, (factor.shape[0], z.shape[-1], *factor.shape[2:]))
+    return jnp.swapaxes(solve_triangular(L, jnp.swapaxes(z, 1, 2)[..., None])[..., 0], 1, 2)
 
 
 def _smoothed_seed(factor, z):

@@ -29,6 +29,12 @@ class NormalLaw(AbstractLaw):
     def redraw_values(self, key, values, local, temperature):
         return values, temperature
 
+    def seeds(self, values, local):
+        return local
+
+    def placed(self, values, seeds):
+        return seeds, jnp.zeros(())
+
     def at(self, rows, batch):
         return NormalLaw(batch.valid)
 

@@ -33,6 +33,12 @@ class SeededLaw(AbstractLaw):
     def redraw_values(self, key, values, local, temperature):
         return values, temperature
 
+    def seeds(self, values, local):
+        return local
+
+    def placed(self, values, seeds):
+        return seeds, jnp.zeros(())
+
     def at(self, rows, batch):
         return SeededLaw(self.mean[rows], self.sd[rows], batch.valid)
 

@@ -45,6 +45,13 @@ class SparseLaw(AbstractLaw):
     def redraw_values(self, key, values, local, temperature):
         return gp.draw_values(key, self._given(local), temperature)
 
+    def seeds(self, values, local):
+        return (local - gp.sparse_mean(self.projection, values, self.slot)) / jnp.sqrt(self.variance)
+
+    def placed(self, values, seeds):
+        sd = jnp.sqrt(self.variance)
+        return gp.sparse_mean(self.projection, values, self.slot) + sd * seeds, jnp.sum(jnp.log(sd))
+
     def at(self, rows, batch):
         projection = jax.tree.map(lambda a: a[..., rows], self.projection)
         return SparseLaw(projection, self.variance[rows], batch.valid, batch.slot, batch.blocks, None)
