@@ -55,8 +55,8 @@ def adapting_step(patch):
 
 def adapting_sweep(patch):
     """The sweep adapts whatever it is told."""
-    sound = inference._sampler_step
-    patch.setattr(inference, "_sampler_step", lambda *args: sound(*args[:4], jnp.asarray(True), *args[5:]))
+    sound = inference.sampler_step
+    patch.setattr(inference, "sampler_step", lambda *args: sound(*args[:4], jnp.asarray(True), *args[5:]))
 
 
 def reused_key(patch):

@@ -134,7 +134,7 @@ def batch_law(model, plan: Plan, shared, law: AbstractLaw | None, selection: Sel
 # One sweep.
 
 
-def _sampler_step(model, plan, table, settings, adapting, law, carry, key):
+def sampler_step(model, plan, table, settings, adapting, law, carry, key):
     """One SGHMC step; persistent latents see a fresh batch each time, amortised ones stay with their sweep's batch."""
     state, selection = carry
     if not plan.amortised and not plan.batching.is_exact:
@@ -182,7 +182,7 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
         state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
     law = held_law(model, plan, table, state.position.shared)
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, i: _sampler_step(model, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
+        lambda c, i: sampler_step(model, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
