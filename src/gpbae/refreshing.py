@@ -31,7 +31,8 @@ class Refresh(NamedTuple):
 
 
 def init(scale: dict[str, Any], step_size: float = 0.1) -> Refresh:
-    return Refresh(refreshed(scale), jnp.log(jnp.asarray(step_size)), jnp.log(jnp.asarray(step_size)))
+    log_step = jnp.log(jnp.asarray(step_size, jnp.float64))
+    return Refresh(refreshed(scale), log_step, log_step)
 
 
 def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
