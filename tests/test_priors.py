@@ -37,7 +37,7 @@ def memory_and_query(prior, num=3):
 @pytest.mark.parametrize("name", checks.PRIORS)
 def test_covariances_are_those_that_are_factorised(name, monkeypatch):
     """So that jitter is reported of the matrices that take it."""
-    prior, hyper, values, local, batch = world(name)
+    prior, hyper, _, _, batch = world(name)
     seen = []
 
     def spy(K):

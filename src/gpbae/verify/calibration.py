@@ -89,7 +89,7 @@ def draw_from_prior(key: Any, model: Autoencoder, decoder: Any, table: Table) ->
     hyper = _hyper_from_prior(key_inducing, start_at["prior"], seeds["prior"])
     shared = {"decoder": seeds["decoder"], "likelihood": noise, "prior": hyper}
     local = _local_from_prior(key_latents, model.prior, hyper, values, table)
-    z = model.prior.latents(hyper, local, full_batch(table))
+    z = model.prior.law(hyper, full_batch(table)).latents(local)
     y = model.observe(shared).sample(key_cells, model.decode(shared, z))
     return Position(shared, values, local), y
 

@@ -51,7 +51,7 @@ def hidden_pit(world: Simulated) -> Float[np.ndarray, "tables cells"]:
 
     def one(y: Float[Array, "N P"], many) -> Float[Array, "N P"]:
         def cdf(draw):
-            z = model.prior.latents(draw.shared["prior"], draw.local, batch)
+            z = model.prior.law(draw.shared["prior"], batch).latents(draw.local)
             return model.observe(draw.shared).cdf(y, model.decode(draw.shared, z))
 
         return jnp.mean(jax.lax.map(cdf, many), axis=0)
