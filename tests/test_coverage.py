@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from gpbae import BAE, SGPBAE, run, verify
+from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, run, verify
 from gpbae.verify import coverage
 
 OPTIMISED = True
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [BAE, SGPBAE])
+@pytest.mark.parametrize("kind", [BAE, GPBAE, SGPBAE, DSGPBAE])
 def test_intervals_hold_the_truth_as_often_as_they_say(kind):
     found = verify.interval_coverage(100, kind=kind)
     print(kind.__name__, found)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gpbae.estimators import BAE, SGPBAE
+from gpbae.estimators import BAE, DSGPBAE, GPBAE, SGPBAE
 from gpbae.verify.calibration import (
     CALIBRATION,
     Replicates,
@@ -149,7 +149,7 @@ def _checks(quick: bool) -> dict[str, tuple[Callable, str, Callable, Callable]]:
         lambda n: min(n["p"].values()) > 0.01 and max(map(abs, n["errors"].values())) <= 4,
         lambda n: ", ".join(f"{k} p {p:.2f}, {n['errors'][k]:+.1f} errors" for k, p in n["p"].items()),
     )  # fmt: skip
-    for kind in (SGPBAE,) if quick else (BAE, SGPBAE):
+    for kind in (SGPBAE,) if quick else (BAE, GPBAE, SGPBAE, DSGPBAE):
         checks[f"intervals of hidden cells, {kind.__name__}"] = (
             lambda kind=kind: interval_coverage(32 if quick else 100, kind=kind),
             "every level within 3 standard errors, every tenth of the PIT within 4",
