@@ -7,7 +7,7 @@ from pathlib import Path
 import gpbae
 
 LAYERS = (
-    "errors runtime watch devices",
+    "errors runtime watch devices glossary",
     "ondisk",
     "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
     "columns transforms",

@@ -13,6 +13,7 @@ import pytest
 import runs
 from browser import Browser
 from gpbae import SGPBAE, diagnostics, overview, plots, report
+from gpbae.cli import dates, roles
 from gpbae.experiments import ball
 from gpbae.report import page, trust
 
@@ -132,7 +133,29 @@ def pages(model, images, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     (folder / "table.html").write_text(report.model_page(model, evaluation=EVALUATION), encoding="utf-8")
     images.report(folder / "images.html")
+    (folder / "dates.html").write_text(report.model_page(model, READ), encoding="utf-8")
     return folder
+
+
+NOON = dates.Dates("2004-03-28T00:30:00+00:00", "h", aware=True)
+READ = roles.Columns(("time <i>",), HOSTILE, "g", {"time <i>": NOON})
+
+
+def test_inputs_that_were_dates_are_shown_as_dates(model):
+    text = report.model_page(model, READ)
+    body = html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    assert "time <i> (hours since 2004-03-28 00:30 UTC)" in body and "RBF.lengthscale (hours)" in body
+    assert "row 0, group <b>a</b>, time <i>=2004-03-28 00:30 UTC]" in body
+    specs = dict(re.findall(r'id="spec-(.*?)">(.*?)</script>', text, flags=re.DOTALL))
+    for name in ("fans", "latents", "inducing"):
+        assert '"2004-03-28T0' in specs[name] and '"type": "utc"' in specs[name], name
+
+
+def test_words_of_the_page_are_explained(pages):
+    text = (pages / "table.html").read_text()
+    assert '<abbr title="mean absolute error; 0 is perfect">mae</abbr>' in text
+    for word in ("R-hat", "kinetic temperature", "ESS", "PIT"):
+        assert f"<dt>{word}</dt>" in text
 
 
 def titles(text):
@@ -229,15 +252,22 @@ def test_names_do_not_become_code(browser, pages):
     assert options == list(HOSTILE)
 
 
-def test_pointing_shows_value_and_interval(browser, pages):
-    browser.open(pages / "table.html", 1280)
-    browser.ask("document.querySelector('[data-spec=fans]').scrollIntoView({block: 'center', behavior: 'instant'})")
+def pointed_at(browser, chart):
+    """What the page says of the middle of a chart."""
+    browser.ask(
+        f"document.querySelector('[data-spec={chart}]').scrollIntoView({{block: 'center', behavior: 'instant'}})"
+    )
     box = browser.ask("(({x, y, width, height}) => [x, y, width, height])"
-                      "(document.querySelector('[data-spec=fans] svg').getBoundingClientRect())")  # fmt: skip
+                      f"(document.querySelector('[data-spec={chart}] svg').getBoundingClientRect())")  # fmt: skip
     for step in (0.5, 0.52):
         browser.hover(box[0] + step * box[2], box[1] + 0.5 * box[3])
     browser.wait_until("document.querySelector('#vg-tooltip-element.visible') !== null")
-    words = browser.ask("document.querySelector('#vg-tooltip-element').innerText")
+    return browser.ask("document.querySelector('#vg-tooltip-element').innerText")
+
+
+def test_pointing_shows_value_and_interval(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    words = pointed_at(browser, "fans")
     assert all(word in words for word in ("mean", "low", "high", "time <i>"))
 
 
@@ -254,3 +284,13 @@ def test_series_are_switched_and_chosen(browser, pages):
     browser.ask(f"{menu}.selectedIndex = 1; {menu}.dispatchEvent(new Event('change'))")
     browser.wait_until(f"{look.format('area', 'd')} != {json.dumps(before)}")
     assert browser.complaints == []
+
+
+def test_dates_are_those_of_the_table_wherever_the_page_is_read(browser, pages):
+    """In New York the table's hour after midnight is an evening."""
+    browser.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+    browser.open(pages / "dates.html", 1280)
+    assert re.search(r"time <i> \(UTC\)\s+2004-03-28 0[01]:\d\d", pointed_at(browser, "fans"))
+    assert browser.ask("document.querySelector('[data-spec=inducing] svg').textContent.includes('AM')")
+    assert browser.complaints == []
+    browser.call("Emulation.setTimezoneOverride", timezoneId="")

@@ -113,7 +113,7 @@ def test_a_signal_keeps_the_block_and_says_how_to_go_on(number, uninterrupted, t
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match=r"after block 2 of sampling.*gpbae resume") as caught:
+    with pytest.raises(Interrupted, match=r"after sweep 6 of 8;.*gpbae resume") as caught:
         runs.fit(CHEAPEST, tmp_path / "run", send)
     assert caught.value.signal == number and isinstance(caught.value, KeyboardInterrupt)
     assert signal.getsignal(number) is before
@@ -158,7 +158,7 @@ def test_a_signal_after_a_block_was_kept_keeps_it_once(uninterrupted, tmp_path, 
 
     with monkeypatch.context() as patch:
         patch.setattr(sampling.Sampler, "_block", slow)
-        with pytest.raises(Interrupted, match="after block 3 of sampling"):
+        with pytest.raises(Interrupted, match="after sweep 7 of 8;"):
             runs.fit(CHEAPEST, tmp_path / "run")
     assert len(list((tmp_path / "run" / "draws").iterdir())) == 2
     runs.assert_same_draws(runs.fit(CHEAPEST, tmp_path / "run"), uninterrupted(CHEAPEST))

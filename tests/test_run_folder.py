@@ -499,7 +499,7 @@ def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
         seen.beat()
         assert not seen.warned  # another stall, another word
     said = capfd.readouterr().err
-    assert said.count("No block was finished for") == 1
+    assert said.count("No sweep was finished for") == 1
     assert "in test_a_stall_is_called_out_with_a_stack" in said
 
 
@@ -510,7 +510,7 @@ def test_a_stall_is_noticed_within_a_minute(capfd):
         seen.beat()
         time.sleep(60)
         said = capfd.readouterr().err
-    assert "No block was finished for" in said and "in test_a_stall_is_noticed_within_a_minute" in said
+    assert "No sweep was finished for" in said and "in test_a_stall_is_noticed_within_a_minute" in said
 
 
 BUSY = """
@@ -533,7 +533,7 @@ def test_a_second_signal_leaves_at_once():
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 130 and b"Stopping after this block" in said
+    assert process.returncode == 130 and b"Stopping after the sweeps under way" in said
 
 
 def test_a_usual_block_is_no_stall(monkeypatch, capfd):
@@ -543,4 +543,4 @@ def test_a_usual_block_is_no_stall(monkeypatch, capfd):
         time.sleep(0.5)
         seen.beat()
         time.sleep(1.5)
-    assert "No block" not in capfd.readouterr().err
+    assert "No sweep" not in capfd.readouterr().err

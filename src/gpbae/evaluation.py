@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,10 +36,16 @@ class Holdout:
     share: float = 0.1
     block_length: int = 24
     seed: int = 0
+    words_of_start: str = ""
+    """How a reader writes the start, if not as a number."""
 
     @property
     def words(self) -> str:
-        return self.how if isinstance(self.how, str) else f"{self.how[0]} {self.how[1]} from {self.how[2]:g}"
+        return self.how if isinstance(self.how, str) else f"{self.how[0]} {self.how[1]} from {self._start}"
+
+    @property
+    def _start(self) -> str:
+        return self.words_of_start or f"{self.how[2]:g}"
 
     def choose(self, mask: Hidden, x: np.ndarray | None, codes: np.ndarray, names: Sequence[str]) -> Hidden:
         rng = np.random.default_rng(self.seed)
@@ -55,7 +61,7 @@ class Holdout:
         if not hidden.any():
             if not isinstance(self.how, str):
                 raise InputError(
-                    f"Column {self.how[1]} has no known cell from {self.how[2]} on; choose an earlier start."
+                    f"Column {self.how[1]} has no known cell from {self._start} on; choose an earlier start."
                 )
             raise InputError(f"holdout={self.share} hides no cell of this table; pass a larger share.")
         if not (mask & ~hidden).any():
@@ -179,6 +185,17 @@ class Evaluation:
             found.append(row | ({"pit": self.pit[method]} if column == ALL else {}))
         return found
 
+    @classmethod
+    def of_rows(cls, model: str, rows: Sequence[Mapping[str, Any]]) -> "Evaluation":
+        """What `rows` was made of, also after it has been a file, where a number that is none is None."""
+        import pandas as pd
+
+        lines = {(row["model"], row["column"]): row["metrics"] for row in rows}
+        table = pd.DataFrame(lines).T.astype(float)
+        table.index = table.index.set_names(["method", "column"])
+        pit = {row["model"]: row["pit"] for row in rows if row["column"] == ALL}
+        return cls(rows[0]["experiment"], model, table, pit, {row["model"]: row["seconds"] for row in rows})
+
 
 def evaluate(
     model: Any,
@@ -188,8 +205,12 @@ def evaluate(
     holdout: Holdout | None = None,
     with_rivals: bool = True,
     say: Callable[[dict[str, Any]], None] = lambda event: None,
+    run_dir: Any = None,
 ) -> Evaluation:
-    """Hide cells, refit a copy of the model on the rest, fill them, and score it beside simple rivals."""
+    """Hide cells, refit a copy of the model on the rest, fill them, and score it beside simple rivals.
+
+    With `run_dir` the refit is kept in that folder as it goes, and goes on from there when it was stopped.
+    """
     import pandas as pd
 
     holdout = Holdout() if holdout is None else holdout
@@ -202,7 +223,12 @@ def evaluate(
 
     started = time.monotonic()
     title = type(model).__name__
-    own, kinds = _of_model(type(model)(**model.get_params()), x, y, groups, seen, hidden)
+    masked = _masked(y, seen, hidden)
+    fitted = type(model)(**model.get_params()).fit(
+        x, masked, groups, **({} if run_dir is None else {"run_dir": run_dir})
+    )
+    say({"phase": "refining", "seconds": round(time.monotonic() - started, 3)})
+    own, kinds = _of_answer(fitted.impute(x, masked, groups), seen, hidden)
     scores = {title: own}
     seconds = {title: time.monotonic() - started}
     again = _once_more(holdout, seen.mask & ~hidden, positions, names)
@@ -235,10 +261,8 @@ def _once_more(holdout: Holdout, mask: Hidden, x: np.ndarray | None, names: Sequ
     return dataclasses.replace(holdout, how=(*holdout.how[:2], start))
 
 
-def _of_model(model, x, y, groups, seen, hidden) -> tuple[CellScores, np.ndarray]:
-    """Fit to what is left, fill, and look under the hidden cells; also what kind of thing every cell holds."""
-    masked = _masked(y, seen, hidden)
-    answer = model.fit(x, masked, groups).impute(x, masked, groups)
+def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
+    """Look under the hidden cells; also what kind of thing every cell holds."""
     samples = answer.samples_of(hidden)
     mean = np.asarray(answer.mean, float).reshape(hidden.shape)
     kinds = np.broadcast_to(answer.kinds, hidden.shape)

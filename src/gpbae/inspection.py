@@ -1,7 +1,8 @@
 """How well a fitted model was sampled: function-space quantities, kinetic temperatures, one frame for all draws."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -28,10 +29,13 @@ class Inspection(Fitted):
     dead_chains_: np.ndarray
     temperature: float
 
-    def diagnostics(self):
-        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words."""
+    def diagnostics(self, dates: Mapping[str, Any] | None = None):
+        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words.
+
+        `dates` are, by name, inputs that were dates: what has a `unit_name` and makes `text` of a number.
+        """
         self._fitted()
-        frame = diagnostics.table(self.scalars_(), self.kinetic_temperatures_())
+        frame = diagnostics.table(self.scalars_(dates), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
                  "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead()}  # fmt: skip
@@ -70,8 +74,9 @@ class Inspection(Fitted):
 
         return from_dict({"posterior": {name.replace("/", "∕"): draws for name, draws in self.scalars_().items()}})
 
-    def scalars_(self) -> dict[str, np.ndarray]:
+    def scalars_(self, dates: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Function-space quantities by name, each (chain, draw): predictive means, hyper-parameters, noise."""
+        dates = dates or {}
         chosen = np.arange(self._num_draws)
         draws = self._flat_draws(chosen)
         shape = (self.num_chains_, self._num_draws)
@@ -81,13 +86,14 @@ class Inspection(Fitted):
         for name, value in described.items():
             if "inducing" in name or np.ptp(np.asarray(value), axis=0).max(initial=0.0) == 0:
                 continue
-            labels = self.x_columns_ if name.endswith("lengthscale") else None
-            named |= _components(name, np.asarray(value).reshape(*shape, -1), labels)
+            along = name.endswith((".lengthscale", ".period"))
+            units = [f" ({dates[n].unit_name})" if n in dates else "" for n in (self.x_columns_ or []) if along]
+            named |= _components(name, np.asarray(value).reshape(*shape, -1), self.x_columns_ if along else None, units)
         for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"]):
             named |= _components(_leaf_name(path), np.exp(np.asarray(leaf)).reshape(*shape, -1), self.frame_.names())
-        return {**named, **self._predictive_scalars(draws, shape)}
+        return {**named, **self._predictive_scalars(draws, shape, dates)}
 
-    def _predictive_scalars(self, draws, shape) -> dict[str, np.ndarray]:
+    def _predictive_scalars(self, draws, shape, dates) -> dict[str, np.ndarray]:
         """Predictive means of a few training cells."""
         if self.plan_.amortised:
             return {}
@@ -98,9 +104,9 @@ class Inspection(Fitted):
         columns = np.unique(np.linspace(0, num_outputs - 1, min(num_outputs, 4)).astype(int))
         picked = np.asarray(eta[:, :, columns], np.float64).reshape(*shape, len(rows), len(columns))
         cells = itertools.product(enumerate(rows.tolist()), enumerate(columns.tolist()))
-        return {self._cell_name(row, column): picked[:, :, i, j] for (i, row), (j, column) in cells}
+        return {self._cell_name(row, column, dates): picked[:, :, i, j] for (i, row), (j, column) in cells}
 
-    def _cell_name(self, row: int, output: int) -> str:
+    def _cell_name(self, row: int, output: int, dates: Mapping[str, Any]) -> str:
         """`output[3,0]` of arrays; of a data frame `output[zinc, row 3, time=0.5]`, rows counted from 0."""
         if self.frame_.columns is None:
             return f"output[{row},{output}]"
@@ -110,7 +116,8 @@ class Inspection(Fitted):
             name += f":{np.sum(owners[:output] == owners[output])}"
         where = [f"row {row}", *([f"group {self.groups_[int(self.table_.group[row])]}"] if self.grouped_ else [])]
         place = np.asarray(self.table_.x[row]) + self.x_location_
-        where += [f"{n}={v:.6g}" for n, v in zip((self.x_columns_ or [])[:MOST_INPUTS], place, strict=False)]
+        where += [f"{n}={dates[n].text(v) if n in dates else f'{v:.6g}'}"
+                  for n, v in zip((self.x_columns_ or [])[:MOST_INPUTS], place, strict=False)]  # fmt: skip
         return f"output[{', '.join([name, *where])}]"
 
     def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
@@ -169,13 +176,17 @@ class Inspection(Fitted):
         return np.broadcast_to(np.asarray(once)[:, None], (self.num_chains_, self._num_draws, *once.shape[1:]))
 
 
-def _components(name: str, draws: np.ndarray, labels: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """The first components of a vector, (chain, draw, n), by label if there is one for each, else by number."""
+def _components(
+    name: str, draws: np.ndarray, labels: Sequence[str] | None, units: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """The first components of a vector, (chain, draw, n), by label if there is one for each, else by number; with
+    their units if there is one for each."""
     num = draws.shape[2]
+    units = units if len(units) == num else [""] * num
     if num == 1:
-        return {name: draws[:, :, 0]}
+        return {name + units[0]: draws[:, :, 0]}
     labels = labels if labels is not None and len(labels) == num else [str(i) for i in range(num)]
-    return {f"{name}[{labels[i]}]": draws[:, :, i] for i in range(min(num, MOST_COMPONENTS))}
+    return {f"{name}[{labels[i]}]{units[i]}": draws[:, :, i] for i in range(min(num, MOST_COMPONENTS))}
 
 
 def _leaf_name(path) -> str:

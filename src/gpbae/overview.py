@@ -48,7 +48,8 @@ class Overview:
     columns: tuple[Any, ...] | None = None
     """Names or numbers of the columns to show; None takes a few."""
     dates: Mapping[str, Any] = field(default_factory=dict)
-    """For inputs that were dates, what makes dates of their numbers: `.dates(numbers)`."""
+    """For inputs that were dates, what makes dates of their numbers: `.dates(numbers)` and `.text(number)`; and says in
+    which `.unit_name` and `.zone` they are."""
 
     # The table.
 
@@ -121,10 +122,21 @@ class Overview:
     def along_name(self) -> str:
         return "row" if self._axis is None else self.input_names[self._axis]
 
-    def dated(self, rows: Int[np.ndarray, " n"]) -> list[str] | None:
-        """Where rows lie on the axis, as dates; None where it is no axis of dates."""
+    @property
+    def along_title(self) -> str:
+        """The name of the axis, and the zone of its dates."""
         reader = self.dates.get(self.along_name)
-        return None if reader is None else [time.isoformat() for time in reader.dates(self.along[rows])]
+        return self.along_name + (f" ({reader.zone.strip()})" if reader is not None and reader.zone else "")
+
+    def dated(self, places: Float[np.ndarray, " n"]) -> list[str] | None:
+        """Places on the axis as dates that browsers read alike wherever they are; None where it is no axis of dates."""
+        reader = self.dates.get(self.along_name)
+        return None if reader is None else [f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in reader.dates(places)]
+
+    def place_text(self, place: float) -> str:
+        """A place on the axis, as a reader would write it."""
+        reader = self.dates.get(self.along_name)
+        return f"{self.along_name} {place:g}" if reader is None else reader.text(place)
 
     @functools.cached_property
     def series(self) -> list[Series]:
@@ -225,7 +237,7 @@ class Overview:
 
     @functools.cached_property
     def scalars(self) -> dict[str, Float[np.ndarray, "chains draws"]]:
-        return self.model.scalars_()
+        return self.model.scalars_(self.dates)
 
     @functools.cached_property
     def hyperparameters(self) -> dict[str, Float[np.ndarray, "chains draws"]]:

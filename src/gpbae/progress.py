@@ -1,6 +1,7 @@
 """What a long run shows: a Rich display in a terminal, a line now and then elsewhere, JSON for machines, or silence.
 
-A listener is a function of an event, {"phase": ..., "seconds": ..., "done": ..., "total": ..., ...}.
+A listener is a function of an event, {"phase": ..., "seconds": ..., "done": ..., "total": ..., ...}.  Events of a chain
+also say which sweep of all it has done ("sweep", "sweeps"), from which the time to the end of the run is told.
 """
 
 import contextlib
@@ -15,6 +16,9 @@ import numpy as np
 
 SECONDS_BETWEEN_LINES = 10.0
 BEFORE_WARM_UP = ("compiling", "map")
+WORDS = {"map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
+         "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
+         "training": "training, step"}  # fmt: skip
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -89,25 +93,20 @@ def phase(name: str, listener: Listener, **fields: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _terminal(title):
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TimeRemainingColumn(), TextColumn("{task.fields[note]}"))  # fmt: skip
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), TimeElapsedColumn(),
+               TextColumn("{task.fields[note]}"))  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
+        pace = _Pace()
 
         def listener(event):
-            phase = event["phase"]
+            phase, news = event["phase"], ", ".join(part for part in (pace.left(event), _note(event)) if part)
             if phase not in tasks:
-                tasks[phase] = bars.add_task(f"{title} {phase}", total=event.get("total"), note="")
-            bars.update(tasks[phase], completed=event.get("done", 0), total=event.get("total"), note=_note(event))
+                tasks[phase] = bars.add_task("", total=event.get("total"), note="")
+            bars.update(tasks[phase], description=f"{title}: {_words(event)}", completed=event.get("done", 0),
+                        total=event.get("total"), note=news)  # fmt: skip
             if "compiling" in tasks:  # the sampler is compiled after the climb, and nothing is heard of it meanwhile
                 bars.update(tasks["compiling"], visible=phase in BEFORE_WARM_UP)
 
@@ -119,7 +118,7 @@ class _Lines:
 
     def __init__(self, title: str):
         self.title, self.last, self.heard = title, 0.0, time.monotonic()
-        self.phase, self.phase_began, self.done_then = "starting", time.monotonic(), 0
+        self.phase, self.pace = "starting", _Pace()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -133,29 +132,60 @@ class _Lines:
 
     def _listen(self, event: dict[str, Any]) -> None:
         self.heard = time.monotonic()
-        if event["phase"] != self.phase:
-            self.phase, self.phase_began, self.done_then = event["phase"], self.heard, max(event.get("done", 1) - 1, 0)
+        self.phase, left = event["phase"], self.pace.left(event)
         finished = event.get("done") == event.get("total")
         if self.heard - self.last > SECONDS_BETWEEN_LINES or finished:
-            done = f" {event['done']}/{event['total']}" if "done" in event else ""
-            self._print(f"{event['phase']}{done} [{event['seconds']:.0f} s{self._left(event)}] {_note(event)}")
-
-    def _left(self, event: dict[str, Any]) -> str:
-        """How long this phase will go on at its pace so far."""
-        done, total = event.get("done", 0) - self.done_then, event.get("total", 0) - self.done_then
-        if done < 2 or done == total:
-            return ""
-        return f", {(self.heard - self.phase_began) * (total - done) / done:.0f} s to go"
+            clock = ", ".join(part for part in (duration(event["seconds"]), left) if part)
+            self._print(f"{_words(event)} [{clock}] {_note(event)}")
 
     def _beat(self) -> None:
         while not self.over.wait(SECONDS_BETWEEN_LINES):
             silent = time.monotonic() - self.heard
             if silent >= SECONDS_BETWEEN_LINES:
-                self._print(f"{'compiling' if self.phase in BEFORE_WARM_UP else self.phase}, {silent:.0f} s so far")
+                now = "compiling" if self.phase in BEFORE_WARM_UP else WORDS.get(self.phase, self.phase)
+                self._print(f"{now}, {duration(silent)} so far")
 
     def _print(self, text: str) -> None:
         self.last = time.monotonic()
         print(f"{self.title}: {text.rstrip()}", file=sys.stderr, flush=True)
+
+
+class _Pace:
+    """How long it will go on at the pace so far: to the end of the run where sweeps are counted, else of the phase."""
+
+    def __init__(self) -> None:
+        self.what, self.began, self.then = "", 0.0, 0
+
+    def left(self, event: dict[str, Any]) -> str:
+        what, done, total = ("run", "sweep", "sweeps") if "sweep" in event else (event["phase"], "done", "total")
+        if done not in event:
+            return ""
+        if what != self.what:  # what was compiled before the first news is no measure
+            self.what, self.began, self.then = what, time.monotonic(), event[done]
+        num = event[done] - self.then
+        if num == 0 or event[done] >= event[total]:
+            return ""
+        return f"about {duration((time.monotonic() - self.began) * (event[total] - event[done]) / num)} left"
+
+
+def duration(seconds: float) -> str:
+    """34 s, 2 min 10 s, 3 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _words(event: dict[str, Any]) -> str:
+    """What goes on, and how far it is: warming up, sweep 24 of 60; sampling, draw 3 of 25; row 2000 of 9000."""
+    words = WORDS.get(event["phase"]) or str(event["phase"])
+    if "rival" in event:
+        return f"{words}: {event['rival']}"
+    if event["phase"] == "warm-up" and "sweep" in event:
+        return f"{words}, sweep {event['sweep']} of {event['sweep'] // event['done'] * event['total']}"
+    if "done" not in event or event["total"] == 1:
+        return words
+    return f"{words}{', draw' if event['phase'] == 'sampling' else ''} {event['done']} of {event['total']}"
 
 
 def _note(event: dict[str, Any]) -> str:
@@ -167,7 +197,7 @@ def _note(event: dict[str, Any]) -> str:
     if "temperature" in event:
         parts.append(f"T {event['temperature']:.3g}")
     if event["phase"] == "resumed":
-        parts.append(f"after block {event['block']} of {event['at']}")
+        parts.append(f"after sweep {event['sweep']} of {event['sweeps']}")
     if "because" in event:
         parts.append(f"not finite: {event['because']}")
     return ", ".join(parts)

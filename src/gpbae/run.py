@@ -97,7 +97,14 @@ class Sampler:
     def _go_on(self, saved: checkpoint.Snapshot) -> None:
         checkpoint.restore(self, saved)
         self.started -= max((event["seconds"] for event in self.history), default=0.0)
-        self._say(phase="resumed", at=self.phase, block=self.block)
+        self._say(phase="resumed", at=self.phase, block=self.block, **self._sweeps())
+
+    def _sweeps(self) -> dict[str, int]:
+        """How far it is, in sweeps of the whole run."""
+        thin = self.budget.thinning
+        warm = -(-self.budget.num_warmup // thin) * thin
+        done = self.block * thin + (warm if self.phase == "sampling" else 0)
+        return {"sweep": done, "sweeps": warm + self.budget.num_samples * thin}
 
     def _enter(self, phase: str) -> None:
         self.phase, self.block = phase, 0
@@ -112,7 +119,7 @@ class Sampler:
             if at_an_end or stopping or self.keeper.is_due():
                 self._save()
         if stopping:
-            self.keeper.stop(f"block {self.block} of {self.phase}")
+            self.keeper.stop("sweep {sweep} of {sweeps}".format(**self._sweeps()))
 
     def _save_last(self) -> None:
         """From another thread, while a block is computed: the block before it is whole."""
@@ -220,7 +227,8 @@ class Sampler:
             if self.block in checkpoints:
                 self._set_step_sizes(self._measure(self.chains))
             self._say(phase="warm-up", done=self.block, total=num_blocks, log_joint=total(report.terms),
-                      temperature=float(schedule[self.block * thin - 1]), step_size=self._smallest_step())  # fmt: skip
+                      temperature=float(schedule[self.block * thin - 1]), step_size=self._smallest_step(),
+                      **self._sweeps())  # fmt: skip
             self._pause()
 
     def _retreat(self, broken: np.ndarray, culprits: str) -> None:
@@ -258,7 +266,7 @@ class Sampler:
             self.fresh.append((jax.tree.map(np.asarray, self.draw()), kinetic, clamped))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
                       encoder_loss=loss, step_size=self._smallest_step(),
-                      acceptance=accepted if np.isfinite(accepted) else None)  # fmt: skip
+                      acceptance=accepted if np.isfinite(accepted) else None, **self._sweeps())  # fmt: skip
             self._pause(at_an_end=self.block == budget.num_samples)
 
     def _result(self) -> Result:

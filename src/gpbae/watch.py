@@ -85,7 +85,7 @@ class Watch:
                 continue
             count += 1
             if count == 1:
-                _say("Stopping after this block, to keep it; once more leaves at once, with the block before it.")
+                _say("Stopping after the sweeps under way, to keep them; once more leaves at once, without them.")
                 self.when_asked()
             elif process_is_ours:
                 os._exit(128 + received[0])
@@ -95,7 +95,7 @@ class Watch:
         patience = PATIENCE if self.num_beats > 1 else PATIENCE_COMPILING
         if not self.warned and waited > max(patience, USUAL * self.longest):
             self.warned = True
-            _say(f"No block was finished for {waited:.0f} s (the longest took {self.longest:.1f} s). Where it stands:")
+            _say(f"No sweep was finished for {waited:.0f} s (the longest took {self.longest:.1f} s). Where it stands:")
             if sys.__stderr__ is not None:
                 faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
 

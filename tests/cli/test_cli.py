@@ -1,6 +1,8 @@
 """The command line: what it prints, what it writes, and how it fails."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import types
@@ -214,6 +216,71 @@ def test_every_model_can_be_named():
     assert {model.name for model in fit.Model} == {*ours, *(cls.__name__ for cls in ESTIMATORS)}
 
 
+@pytest.fixture
+def small(tmp_path):
+    """A table of counts, yes and no and a real number, all with gaps, and how to fit it in a moment."""
+    rng = np.random.default_rng(0)
+    lines = ["t,catch,open,level"]
+    for i in range(40):
+        cells = [str(rng.poisson(3)), "Yes" if rng.random() < 0.5 else "No", f"{np.sin(i / 5):.3f}"]
+        lines.append(",".join([str(i), *("n.d." if rng.random() < 0.1 else cell for cell in cells)]))
+    (tmp_path / "small.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return ["fit", tmp_path / "small.csv", "--inputs", "t", "--missing", "n.d.", "--config", tmp_path / "tiny.toml",
+            "--out", tmp_path / "run"]  # fmt: skip
+
+
+def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
+    """Ctrl-C while the evaluation samples, then while rivals are asked; neither fit is begun again."""
+    from gpbae import rivals
+    from gpbae import run as sampling
+
+    blocks, evaluated = [], tmp_path / "run" / "evaluation"
+    whole = sampling.Sampler._block
+
+    def counted(self, *given, **more):
+        blocks.append(evaluated.exists() and any(evaluated.glob("cells-*/")))
+        if len(blocks) == 9:  # six of the fit, then some of the evaluation
+            os.kill(os.getpid(), signal.SIGINT)
+        return whole(self, *given, **more)
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sampling.Sampler, "_block", counted)
+    assert run(*small, "--evaluate", "--holdout", "0.2") == 130
+    assert "gpbae resume" in capsys.readouterr().err and blocks == [False] * 6 + [True] * 3
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    monkeypatch.setattr(rivals, "fill", interrupted)
+    assert run("resume", tmp_path / "run", "-q") == 130 and len(blocks) == 12
+    monkeypatch.undo()
+    monkeypatch.setattr(sampling.Sampler, "_block", None)
+    assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # the same command again
+    first = (tmp_path / "run" / "evaluation.json").read_text()
+    assert [file.suffix for file in evaluated.iterdir()] == [".json"]
+    capsys.readouterr()
+    assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # all is known
+    assert (tmp_path / "run" / "evaluation.json").read_text() == first
+    said = capsys.readouterr().out
+    assert "NLPD: minus the log" in said and "SMSE: squared error as a share" in said
+    marked = tmp_path / "filled.csv"
+    assert run("impute", tmp_path / "run", small[1], "-o", marked, "--mark", "--interval", "0.9") == 0
+    _check_marked(pd.read_csv(small[1], dtype=str), pd.read_csv(marked, dtype=str))
+    assert "Filled " in capsys.readouterr().err
+    assert run("impute", tmp_path / "run", marked, "-o", tmp_path / "again.csv", "--mark") == 1
+    assert "has a column 'catch_imputed' already" in capsys.readouterr().err
+
+
+def _check_marked(before, after):
+    """Filled cells are marked and look like the others: whole numbers, yes and no."""
+    gaps = before[["catch", "open", "level"]] == "n.d."
+    assert gaps.any().all()
+    np.testing.assert_array_equal(after[["catch_imputed", "open_imputed", "level_imputed"]] == "True", gaps)
+    assert after[["catch", "catch_lower", "catch_upper"]].map(str.isdigit).all(axis=None)
+    assert set(after["open"]) == {"Yes", "No"}
+    assert (after["level"] != "n.d.").all()
+
+
 def test_evaluation_is_kept_beside_the_run(fitted):
     rows = json.loads((fitted / "evaluation.json").read_text())
     assert {"SGPBAE", "linear interpolation", "GP per column"} <= {row["model"] for row in rows}
@@ -309,7 +376,8 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert run("diagnose", fitted) == 0
     said = capsys.readouterr().out
-    assert "kinetic temperature" in said and "output[a, row 0, group 000, time=0]" in said
+    assert "output[a, row 0, group 000, time=2004-03-26 23:00 UTC]" in said and "lengthscale (hours)" in said
+    assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
     assert "SGPBAE: a fitted model" in text and "Is it to be trusted?" in text
@@ -360,13 +428,20 @@ WRONG = {
     "long row": (["fit", "{here}/ragged.csv", "--inputs", "t", "--out", "{here}/run"], 1, "more cells than its header"),
     "text among numbers": (
         ["fit", "{here}/word.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1,
-        "Column 'a' must hold numbers; got 'oops' in row 2",
+        "Column 'a' must hold numbers; got 'oops' on line 3. If it means missing, fit with --missing oops",
+    ),
+    "text among all numbers": (
+        ["fit", "{here}/word.csv", "--inputs", "t", "--out", "{here}/run"], 1, "leave the column out with --exclude a",
+    ),
+    "text among numbers of a stretch": (
+        ["fit", "{here}/word.csv", "--inputs", "t", "--from", "2", "--out", "{here}/run"], 1, "got 'oops' on line 3",
     ),
     "all missing": (
         ["fit", "{here}/blank.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1, "observed cell",
     ),
     "text as input": (["fit", "{here}/good.csv", "--inputs", "id", "--out", "{here}/run"], 1, "--groups id"),
-    "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1, "Drop that row"),
+    "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                        "Input 't' must be a number in every row; got '' on line 3."),
     "dates both ways": (["fit", "{here}/dates.csv", "--inputs", "t", "--out", "{here}/run"], 1, "--date-format"),
     "broken parquet": (["fit", "{here}/broken.parquet", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
     "broken npz": (["fit", "{here}/broken.npz", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
@@ -379,7 +454,7 @@ WRONG = {
     "unknown --set": ([*FIT, "--set", "chains=2"], 1, "no argument 'chains'"),
     "unknown kernel": ([*FIT, "--set", "kernel=RBS()"], 1, "Did you mean RBF?"),
     "code as kernel": ([*FIT, "--set", "kernel=__import__('os').system('x')"], 1, "There is no"),
-    "bad --missing": ([*FIT, "--missing", "none"], 1, "--missing takes a number"),
+    "bad --missing": ([*FIT, "--missing", "a="], 1, "--missing takes a number or a word"),
     "--missing of no column": ([*FIT, "--missing", "z=-1"], 1, "Expected a column 'z'"),
     "bad transform": ([*FIT, "--transform", "cube"], 1, "transform must be one of"),
     "transform of no column": ([*FIT, "--transform", "z=log"], 1, "which y has not"),
@@ -404,7 +479,7 @@ WRONG = {
     "places without inputs": (["fit", "{here}/good.csv", "--model", "bae", "--from", "1", "--out", "{here}/run"], 1,
                               "name one with --inputs"),
     "other dates than said": (["fit", "{here}/iso.csv", "--inputs", "t", "--date-format", "%d/%m/%Y", "--out",
-                               "{here}/run"], 1, "must hold a date in every row; got '2004-01-01' in row 1"),
+                               "{here}/run"], 1, "must hold a date in every row; got '2004-01-01' on line 2"),
     "group modelled": ([*FIT, "--groups", "id", "--outputs", "id,a"], 1, "got id as both"),
     "excluded but not there": ([*FIT, "--exclude", "zz"], 1, "Expected a column 'zz'"),
     "no latents": ([*FIT, "--latent-dim", "0"], 2, "--latent-dim"),
@@ -437,7 +512,7 @@ WRONG = {
     "no input to predict at": (["predict", "{run}", "{here}/good.csv", "-o", "{here}/o.csv"], 1, "a column 'time'"),
     "no group to predict in": (["predict", "{run}", "{here}/when.csv", "-o", "{here}/o.csv"], 1, "a column 'id'"),
     "no output to fill": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv"], 1, "a column 'a'"),
-    "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1, "got 'oops' in row 1"),
+    "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1, "got 'oops' on line 2"),
     "filled from no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "monday"], 1,
                             "got 'monday'"),
     "filled to no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--to", "x"], 1, "got 'x'"),

@@ -1,10 +1,12 @@
 """What a user's columns say: numbers, dates, gaps, yes and no, categories; and which of them a name stands for."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae.cli import dates, files, parsing, roles
+from gpbae.cli import dates, files, parsing, pieces, roles
 from gpbae.errors import InputError
 
 
@@ -21,6 +23,7 @@ KINDS = {
     "yes and no": (["yes", "No", ""], parsing.BOOLEAN),
     "truths": ([True, False, None], parsing.BOOLEAN),
     "labels": (["low", "high", ""], parsing.CATEGORY),
+    "labels like yes and no": (["N", "S", "E", "W", "N"], parsing.CATEGORY),
     "nothing": (["", "NA", "?"], parsing.NUMBER),
 }
 
@@ -36,9 +39,39 @@ def test_numbers_are_read_as_written():
     np.testing.assert_array_equal(found, [1000, -2.5, 1.25, np.nan, np.nan])
 
 
-def test_one_word_among_numbers_is_named_with_its_row():
-    with pytest.raises(InputError, match="Column 'a' must hold numbers; got 'x' in row 3"):
-        parsing.kind(pd.Series(["1", "2", "x", "4"]), "a")
+SLIPS = {
+    "one": (["1", "2", "x", "4"], "must hold numbers; got 'x' in row 3. If it means missing, fit with --missing x;"),
+    "two": (["<1", "2", "n d", "4", "5"], "'<1' in row 1, one of 2 such cells. .* --missing '<1' --missing 'n d';"),
+    "most": (["n.d."] * 5 + ["1.5", "2.5"], "got 'n.d.' in row 1, one of 5"),
+    "beside yes and no": (["yes", "no"] * 20 + ["maybe"], "must hold yes or no; got 'maybe' in row 41"),
+}
+
+
+@pytest.mark.parametrize("what", SLIPS)
+def test_words_among_numbers_are_named_with_their_row_and_what_to_do(what):
+    cells, words = SLIPS[what]
+    with pytest.raises(InputError, match=words):
+        parsing.kind(pd.Series(cells), "a")
+
+
+def test_a_cell_is_found_by_its_line_in_the_file(tmp_path):
+    """Of which some are empty, and some belong to one cell."""
+    (tmp_path / "t.csv").write_text('note,a\n"one\ntwo",1\n\n,2\n,x\n,3\n')
+    with pytest.raises(InputError, match="got 'x' on line 6"):
+        parsing.kind(files.read(tmp_path / "t.csv")["a"], "a")
+    *_, last = pieces.read(tmp_path / "t.csv", 3)
+    assert last.index.tolist() == [7]
+
+
+def test_words_that_mean_missing_are_gaps_beside_numbers_that_do():
+    table = frame(a=["n.d.", "1", "-200"], b=["<1", "2", "N.D. "], c=["low", "n.d.", "high"])
+    columns = roles.Columns((), ("a", "b", "c"), missing=roles.parse_missing(["n.d.", "-200", "b=<1"]))
+    assert roles.kinds(table, columns) == {"a": parsing.WHOLE, "b": parsing.WHOLE, "c": parsing.CATEGORY}
+    assert roles.Columns.from_json(columns.to_json()).missing == ((None, "n.d."), (None, -200.0), ("b", "<1"))
+    found = roles.outputs(table, dataclasses.replace(columns, kinds=roles.kinds(table, columns)))
+    np.testing.assert_array_equal(found[["a", "b"]], [[np.nan, np.nan], [1, 2], [np.nan, np.nan]])
+    assert found["c"].isna().tolist() == [False, True, False]
+    assert roles.gaps(table, columns)["c"].tolist() == [False, True, False]
 
 
 def test_numbers_that_mean_missing_are_gaps_in_their_column_only():
@@ -156,6 +189,14 @@ def test_tables_are_parted_by_commas_semicolons_or_tabs(mark, tmp_path):
     (tmp_path / "t.csv").write_text(f"\ufeffa{mark}b\n1{mark}x y\n", encoding="utf-8")
     table = files.read(tmp_path / "t.csv")
     assert table.to_dict("list") == {"a": ["1"], "b": ["x y"]}
+
+
+def test_yes_and_no_are_filled_in_the_words_of_the_column():
+    table = frame(a=["ja", "Yes", "No", ""])[1:]
+    columns = roles.Columns((), ("a",), kinds=roles.kinds(table, roles.Columns((), ("a",))))
+    assert roles.outputs(table, columns)["a"].isna().tolist() == [False, False, True]
+    filled = pd.DataFrame({"a": pd.array([True, False, True], "boolean")}, index=table.index)
+    assert roles.fill(table, filled, columns)["a"].tolist() == ["Yes", "No", "Yes"]
 
 
 def test_filling_touches_gaps_only():

@@ -1,34 +1,49 @@
 """`gpbae impute`, `predict` and `encode`: what a run says of a table, as a table."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from gpbae.cli import long, options, reading, runs
+from gpbae.cli import long, options, reading, runs, terminal
 from gpbae.cli.long import Where
+
+MOST_NAMES = 8
 
 app = typer.Typer()
 
 
-@app.command(epilog="Example: gpbae impute run data.csv -o filled.csv --interval 0.9")
+@app.command(epilog="Example: gpbae impute run data.csv -o filled.csv --interval 0.9 --mark")
 def impute(
     run: options.Run, data: options.Data, output: options.Output, interval: options.Interval = None,
-    first: options.From = None, last: options.To = None, force: options.Force = False, quiet: options.Quiet = False,
+    mark: options.Mark = False, first: options.From = None, last: options.To = None, force: options.Force = False,
+    quiet: options.Quiet = False,
 ) -> None:  # fmt: skip
-    """Fill the gaps of a table with the posterior mean; cells that are there stay as they are."""
+    """Fill the gaps of a table; cells that are there stay as they are.
+
+    A gap gets the posterior mean of a real number, the median of a count, the likeliest label. Intervals are those of a
+    new measurement in every cell, also where there is one.
+    """
     from gpbae.cli import files, roles
 
+    found: Counter[str] = Counter()
+
     def filled(table, answer):
-        values = answer.filled.set_axis(table.rows.index, axis=0)
+        gaps = roles.gaps(table.rows, table.columns)
+        found.update(gaps.sum().to_dict())
+        values = _whole(answer.filled, table, answer).set_axis(table.rows.index, axis=0)
         if not files.is_text(output):
             done = table.rows.assign(**values)
         else:
             done = roles.fill(table.rows, files.readable(values), table.columns)
-        return _beside(done, output, *_ends(table, answer, interval))
+        return _beside(done, output, *_ends(table, answer, interval), *([gaps.add_suffix("_imputed")] if mark else []))
 
-    _answer(Where(run, data, output, first, last, force, quiet), "impute", filled)
+    adds = (*(() if interval is None else ("_lower", "_upper")), *(("_imputed",) if mark else ()))
+    _answer(Where(run, data, output, first, last, force, quiet, adds), "impute", filled)
+    if not quiet:
+        terminal.say(_in_words(found))
 
 
 @app.command(epilog="Example: gpbae predict run new_inputs.csv -o predicted.csv --interval 0.9")
@@ -43,7 +58,7 @@ def predict(
 
     def predicted(table, answer):
         done = table.rows.filter(table.columns.carried())
-        point = answer.point[list(table.columns.outputs)]
+        point = _whole(answer.point[list(table.columns.outputs)], table, answer)
         return _beside(done, output, point, *_ends(table, answer, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
@@ -82,12 +97,27 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
     from gpbae.cli import pieces
 
     table = reading.read_again(where.data, columns, where.first, where.last)
+    where.check(table)
     phase = "predicting" if question == "predict" else "refining"
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked))
     with pieces.Writer(where.output, where.data, columns.outputs) as writer:
         writer.write(done)
+
+
+def _whole(cells: Any, table: reading.Table, answer: Any) -> Any:
+    """Counts, zeros and ones without a decimal point, also where gaps had made them floats."""
+    kinds = dict(zip(table.columns.outputs, answer.kinds, strict=True))
+    whole = [n for n in cells.columns if kinds[n] in ("count", "truth") and cells[n].dtype.kind == "f"]
+    return cells.astype(dict.fromkeys(whole, "Int64"))
+
+
+def _in_words(found: Mapping[str, int]) -> str:
+    """How many gaps were filled, and where most of them were."""
+    most = [f"{name} {count}" for name, count in Counter(found).most_common(MOST_NAMES) if count]
+    more = ", …" if sum(count > 0 for count in found.values()) > MOST_NAMES else ""
+    return f"Filled {sum(found.values())} cells: {', '.join(most)}{more}." if most else "There was no gap to fill."
 
 
 def _beside(rows: Any, output: Path, *computed: Any) -> Any:
@@ -104,6 +134,6 @@ def _ends(table: reading.Table, answer: Any, level: float | None) -> list[Any]:
     """NAME_lower and NAME_upper of every output but labels, which have no order; nothing where no level is given."""
     if level is None:
         return []
-    low, high = answer.interval(level)
+    low, high = (_whole(side, table, answer) for side in answer.interval(level))
     ordered = [name for name in table.columns.outputs if low[name].notna().any()]
     return [side[[n]].add_suffix(end) for n in ordered for side, end in ((low, "_lower"), (high, "_upper"))]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gpbae.cli import parsing
 from gpbae.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +33,21 @@ class Dates(NamedTuple):
 
     @property
     def words(self) -> str:
-        return f"{UNITS[self.unit]} since {self.origin}"
+        return f"{self.unit_name} since {self.text(0.0)}"
+
+    @property
+    def unit_name(self) -> str:
+        return UNITS[self.unit]
+
+    @property
+    def zone(self) -> str:
+        return " UTC" if self.aware else ""
+
+    def text(self, number: float) -> str:
+        """A date for people: no more of the clock than is needed."""
+        (time,) = self.dates([number])
+        clock = "" if time == time.normalize() else " %H:%M:%S" if time.second else " %H:%M"
+        return time.strftime(f"%Y-%m-%d{clock}") + (self.zone if clock else "")
 
     def numbers(self, column: Any, name: str) -> np.ndarray:
         """Times since the origin."""
@@ -83,8 +98,9 @@ def _is_aware(values, name: str) -> bool:
     aware = text.str.contains(OFFSET, regex=True) & with_time
     if aware.any() and not aware.all():
         raise InputError(
-            f"Column {name!r} must give all of its times with an offset or none; row {int(aware.argmin()) + 1} has "
-            f"{text.iloc[int(aware.argmin())]!r} and others have one. Write them alike."
+            f"Column {name!r} must give all of its times with an offset or none; got "
+            f"{text.iloc[int(aware.argmin())]!r} {parsing.place(text, int(aware.argmin()))} and others have one. "
+            "Write them alike."
         )
     return bool(aware.any())
 
@@ -97,9 +113,10 @@ def _parse(column: Any, date_format: str, aware: bool, name: str) -> "pandas.Ser
     times = pd.to_datetime(text, format=None if text.dtype.kind == "M" else date_format, utc=aware, errors="coerce")
     if times.isna().any():
         bad = int(times.isna().to_numpy().argmax())
+        where = parsing.place(values, bad)
         raise InputError(
-            f"Column {name!r} must hold a date in every row; got {values.iloc[bad]!r} in row {bad + 1}. Write it like "
-            f"the others, or drop the row; a pattern of your own can be named with --date-format when fitting."
+            f"Column {name!r} must hold a date in every row; got {values.iloc[bad]!r} {where}. Write it like the "
+            "others, or drop the row; a pattern of your own can be named with --date-format when fitting."
         )
     return times
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import itertools
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpbae import storage
+from gpbae.cli import parsing
 from gpbae.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,11 +55,11 @@ def read(path: Path) -> "pandas.DataFrame":
 
 
 def checked(table: "pandas.DataFrame", path: Path) -> "pandas.DataFrame":
-    """With distinct names, rows numbered from 0."""
+    """With distinct names; rows are numbered from 0, or by their lines in the file."""
     table.columns = [str(name) for name in table.columns]
     if repeated := sorted({name for name in table.columns if list(table.columns).count(name) > 1}):
         raise InputError(f"{path} must have distinct column names; got {', '.join(repeated)} twice. Rename one.")
-    return table.reset_index(drop=True)
+    return table if table.index.name == parsing.LINE else table.reset_index(drop=True)
 
 
 def _csv(path: Path) -> "pandas.DataFrame":
@@ -84,12 +86,32 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
             source = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
                                  skiprows=1, names=range(len(names)), index_col=False, chunksize=rows)  # fmt: skip
             whole: Any = source
+            lines = _lines(path, mark)
             with contextlib.nullcontext([source]) if rows is None else whole as tables:
                 for table in tables:
                     table.columns = names
-                    yield table
+                    yield _numbered(table, list(itertools.islice(lines, len(table))))
         except pd.errors.ParserWarning:
             raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
+
+
+def _numbered(table: "pandas.DataFrame", lines: list[int]) -> "pandas.DataFrame":
+    """Rows by their lines in the file, unless these could not be told."""
+    import pandas as pd
+
+    return table.set_index(pd.Index(lines, name=parsing.LINE)) if len(lines) == len(table) else table
+
+
+def _lines(path: Path, mark: str) -> Iterator[int]:
+    """On which line each row begins: cells may hold line breaks, and empty lines are no rows."""
+    with path.open(encoding="utf-8-sig", newline="") as file, contextlib.suppress(csv.Error):
+        cells = csv.reader(file, delimiter=mark)
+        next(cells)
+        last = cells.line_num
+        for row in cells:
+            if len(row) > 1 or "".join(row).strip():
+                yield last + 1
+            last = cells.line_num
 
 
 def _arrays(path: Path) -> "pandas.DataFrame":

@@ -15,8 +15,8 @@ app = typer.Typer()
 @app.command(epilog="Example: gpbae diagnose run")
 def diagnose(run: options.Run) -> None:
     """Has the chain mixed, and was it a sampler at all?  A table, then plain words."""
-    model, _ = _load_sampled(run)
-    frame = model.diagnostics()
+    model, columns = _load_sampled(run)
+    frame = model.diagnostics(columns.dates)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(repr(model), ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
     for words in frame.attrs["warnings"] or ["Nothing to complain of."]:

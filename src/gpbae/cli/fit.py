@@ -74,18 +74,21 @@ def fit(
     estimator = _estimator(model, table, config, flags, settings or [])
     for sentence in notices.before_fit(estimator, table.y):
         terminal.say(sentence)
+    hidden = scores.Hidden(ways, holdout, block_length, estimator.seed)
+    scores.check(table, hidden)
     storage.make_folder(out)
+    given = (table.x, table.y, table.groups)
     with progress.json_lines(log_json) as log:
-        if ways:
-            hidden = scores.Hidden(ways, holdout, block_length, estimator.seed)
-            scores.evaluate(estimator, table, hidden, out, quiet, log)
         if not evaluate_only:
-            runs.begin(table.columns, out)
-            runs.sample(estimator, (table.x, table.y, table.groups), out, quiet, log)
-            if report:
-                findings.write_report(out)
-            if not quiet:
-                terminal.say(f"Next: gpbae report {out}, or gpbae impute {out} {data} -o filled.csv.")
+            with scores.wished(hidden, out):
+                runs.begin(table.columns, out)
+                runs.sample(estimator, given, out, quiet, log)
+        if ways:
+            scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log)
+        if report and not evaluate_only:
+            findings.write_report(out)
+        if not (quiet or evaluate_only):
+            terminal.say(f"Next: gpbae report {out}, or gpbae impute {out} {data} -o filled.csv.")
     print(out)
 
 
@@ -111,11 +114,14 @@ def _estimator(
 
 @app.command(epilog="Example: gpbae resume run")
 def resume(run: options.Run, quiet: options.Quiet = False, log_json: options.LogJson = None) -> None:
-    """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway."""
+    """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway; then with
+    its evaluation, if there was to be one."""
     from gpbae import devices, progress, runfolder
 
     devices.use_cores()
     with progress.json_lines(log_json) as log:
         estimator, *data = runfolder.reopen(run)
         runs.sample(estimator, data, run, quiet, log)
+        if hidden := scores.open_wish(run):
+            scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log)
     print(run)

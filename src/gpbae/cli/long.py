@@ -19,6 +19,8 @@ class Where(NamedTuple):
     last: str | None
     force: bool
     quiet: bool
+    adds: tuple[str, ...] = ()
+    """Endings of the columns that stand beside the outputs in the answer."""
 
     def tables(self, columns: Any, rows: int) -> Iterator[reading.Table]:
         """So many rows of the table at a time, those that are meant."""
@@ -26,8 +28,18 @@ class Where(NamedTuple):
 
         for piece in pieces.read(self.data, rows):
             table = reading.stretch_again(piece, columns, self.first, self.last)
+            self.check(table)
             if len(table.rows):
                 yield table
+
+    def check(self, table: reading.Table) -> None:
+        """Refuse a table with columns by the names that are to be added."""
+        added = [f"{name}{ending}" for name in table.columns.outputs for ending in self.adds]
+        if taken := [name for name in added if name in table.rows.columns]:
+            raise InputError(
+                f"{self.data} has a column {taken[0]!r} already, as if it were an answer itself; name the table that "
+                "was to be filled, or rename the column."
+            )
 
 
 def is_for(model: Any, question: str, where: Where, columns: Any) -> bool:

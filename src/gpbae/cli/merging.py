@@ -22,6 +22,5 @@ def merge(
 
     model = merging.write(runs, out)
     terminal.say(f"{model.num_chains_} chains of {len(runs)} runs.")
-    for words in model.diagnostics().attrs["warnings"]:
-        terminal.say(f"Warning: {words}")
+    terminal.warn(model.diagnostics().attrs["warnings"])
     print(out)

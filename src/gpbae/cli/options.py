@@ -20,6 +20,7 @@ Interval = Annotated[
     float | None,
     typer.Option(min=0.01, max=0.999, help="Add NAME_lower and NAME_upper: the central interval of this probability."),
 ]
+Mark = Annotated[bool, typer.Option("--mark", help="Add NAME_imputed: True where a gap was filled.")]
 
 # The table.
 
@@ -42,7 +43,9 @@ Exclude = Annotated[str, typer.Option(help="Columns to leave out of the outputs.
 Groups = Annotated[str | None, typer.Option(help="Column of labels of independent series.", rich_help_panel=TABLE)]
 Missing = Annotated[
     list[str] | None,
-    typer.Option(help="A number that means missing, -200 or NAME=-200; may be repeated.", rich_help_panel=TABLE),
+    typer.Option(
+        help="A number or word that means missing, -200, n.d. or NAME=-200; may be repeated.", rich_help_panel=TABLE
+    ),
 ]
 DateFormat = Annotated[
     str | None, typer.Option(help="How dates are written, if not obvious: '%d/%m/%Y'.", rich_help_panel=TABLE)
@@ -74,7 +77,7 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if 
 Evaluate = Annotated[
     str | None,
     typer.Option(
-        help="First hide known cells and score: cells, blocks, rows or column:NAME:START; several by commas.",
+        help="Then hide known cells, refit and score: cells, blocks, rows or column:NAME:START; several by commas.",
         rich_help_panel=SCORE,
     ),
 ]

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import files
+from gpbae.cli import files, parsing
 from gpbae.errors import GpbaeError, InputError
 
 if TYPE_CHECKING:
@@ -39,9 +39,14 @@ def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
     sources: dict[str, Callable[[Path, int], Iterator[pandas.DataFrame]]] = {
         ".csv": files.csv_pieces, ".parquet": _parquet, ".npy": _array,
     }  # fmt: skip
+    done = 0
     with files.reading(path):
         for piece in sources[path.suffix.lower()](path, rows):
-            yield files.checked(piece, path)
+            table = files.checked(piece, path)
+            if table.index.name != parsing.LINE:
+                table.index += done
+            done += len(table)
+            yield table
 
 
 def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:

@@ -74,7 +74,7 @@ def read_again(path: Path, columns: Any, first: str | None, last: str | None) ->
 
     rows = files.read(path)
     if first is not None or last is not None:
-        rows = rows[roles.within(rows, columns, first, last)].reset_index(drop=True)
+        rows = rows[roles.within(rows, columns, first, last)]
     return _table(rows, columns)
 
 
@@ -83,7 +83,7 @@ def stretch_again(rows: Any, columns: Any, first: str | None, last: str | None) 
     from gpbae.cli import roles
 
     if first is not None or last is not None:
-        rows = rows[roles.are_within(rows, columns, first, last)].reset_index(drop=True)
+        rows = rows[roles.are_within(rows, columns, first, last)]
     return _table(rows, columns)
 
 
@@ -113,7 +113,7 @@ def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:
         return columns, table
     if not known:
         raise InputError("--from and --to are places along the first input; name one with --inputs.")
-    table = table[roles.within(table, columns, wish.first, wish.last)].reset_index(drop=True)
+    table = table[roles.within(table, columns, wish.first, wish.last)]
     return dataclasses.replace(columns, dates=roles.find_dates(table, known, wish.date_format)), table
 
 

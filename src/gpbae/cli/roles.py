@@ -25,7 +25,7 @@ class Columns:
     outputs: tuple[str, ...]
     groups: str | None = None
     dates: dict[str, Dates] = dataclasses.field(default_factory=dict)
-    missing: tuple[tuple[str | None, float], ...] = ()
+    missing: tuple[tuple[str | None, parsing.Code], ...] = ()
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def carried(self) -> list[str]:
@@ -39,17 +39,18 @@ class Columns:
     @classmethod
     def from_json(cls, content: bytes) -> "Columns":
         plain = json.loads(content)
+        missing = ((name, code if isinstance(code, str) else float(code)) for name, code in plain.get("missing", ()))
         return cls(
             tuple(plain["inputs"]),
             tuple(plain["outputs"]),
             plain["groups"],
             {name: Dates(**d) for name, d in plain.get("dates", {}).items()},
-            tuple((name, float(value)) for name, value in plain.get("missing", ())),
+            tuple(missing),
             plain.get("kinds", {}),
         )
 
-    def stand_for_missing(self, name: str) -> tuple[float, ...]:
-        """Numbers that mean a gap in this column."""
+    def stand_for_missing(self, name: str) -> tuple[parsing.Code, ...]:
+        """Numbers and words that mean a gap in this column."""
         return tuple(value for column, value in self.missing if column in (None, name))
 
 
@@ -85,7 +86,7 @@ def _unknown(table: "pandas.DataFrame", name: str) -> str:
 def all_outputs(table: "pandas.DataFrame", taken: Sequence[str], roles: Columns) -> list[str]:
     """Every column of numbers, or of yes and no, that has a value and no other role."""
     return [name for name in table.columns
-            if name not in taken and parsing.is_numeric(table[name], roles.stand_for_missing(name))]  # fmt: skip
+            if name not in taken and parsing.is_numeric(table[name], name, roles.stand_for_missing(name))]  # fmt: skip
 
 
 # Cells.
@@ -103,7 +104,15 @@ def inputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame | Non
 def _input(table, roles: Columns, name: str) -> np.ndarray:
     if name in roles.dates:
         return roles.dates[name].numbers(table[name], name)
-    return parsing.numbers(table[name], name)
+    found, _ = parsing.read(table[name])
+    if np.isnan(found).any():
+        _refuse_input(table[name], name, int(np.isnan(found).argmax()))
+    return found
+
+
+def _refuse_input(column, name: str, row: int) -> None:
+    got = f"{column.iloc[row]!r} {parsing.place(column, row)}"
+    raise InputError(f"Input {name!r} must be a number in every row; got {got}. Mend the cell, or drop that row.")
 
 
 def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str | None) -> dict[str, Dates]:
@@ -118,7 +127,7 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
         read = dates.fit(column, name, date_format)
         if read is None:
             if wrong.mean() < 0.5:
-                parsing.refuse(column, name, int(wrong.argmax()))
+                _refuse_input(column, name, int(wrong.argmax()))
             raise InputError(
                 f"Input {name!r} must hold numbers or dates; got {column.iloc[int(wrong.argmax())]!r}. If it says "
                 f"which series a row belongs to, pass --groups {name}; if its dates are unusual, pass --date-format."
@@ -142,23 +151,24 @@ def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     return pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
 
 
-def gaps(table: "pandas.DataFrame", roles: Columns, name: str) -> np.ndarray:
-    """Where a column of the table has nothing to say."""
-    if roles.kinds.get(name) == parsing.CATEGORY:
-        return parsing.is_blank(table[name])
-    return np.isnan(parsing.numbers(table[name], name, roles.stand_for_missing(name)))
+def gaps(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
+    """Where output columns have nothing to say."""
+    import pandas as pd
+
+    found = {name: parsing.read(table[name], roles.stand_for_missing(name))[1] for name in roles.outputs}
+    return pd.DataFrame(found, index=table.index)
 
 
 def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     """The table with its gaps in these columns filled and every other cell untouched."""
     import pandas as pd
 
-    done = table.copy()
-    for name in filled.columns:
-        empty = gaps(table, roles, name)
-        if empty.any():
-            cells = [value if gap else cell for cell, value, gap in zip(table[name], filled[name], empty, strict=True)]
-            done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
+    done, empty = table.copy(), gaps(table, roles)
+    for name in filled.columns[empty[filled.columns].any().to_numpy()]:
+        words = parsing.truths(table[name]) if roles.kinds.get(name) == parsing.BOOLEAN else {}
+        cells = [words.get(value, value) if gap else cell
+                 for cell, value, gap in zip(table[name], filled[name], empty[name], strict=True)]  # fmt: skip
+        done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
     return done
 
 
@@ -205,17 +215,17 @@ def position(roles: Columns, text: str) -> float:
         raise InputError(f"Expected a number as a place along {name!r}; got {text!r}.") from None
 
 
-def parse_missing(texts: Sequence[str]) -> tuple[tuple[str | None, float], ...]:
-    """`-200` for every column, `NAME=-200` for one."""
-    found: list[tuple[str | None, float]] = []
+def parse_missing(texts: Sequence[str]) -> tuple[tuple[str | None, parsing.Code], ...]:
+    """`-200` or `n.d.` for every column, `NAME=-200` for one."""
+    found: list[tuple[str | None, parsing.Code]] = []
     for text in texts:
         name, _, value = text.rpartition("=")
-        try:
-            found.append((name.strip() or None, float(value)))
-        except ValueError:
+        if not value.strip():
             raise InputError(
-                f"--missing takes a number or NAME=number, such as -200 or CO=-200; got {text!r}."
-            ) from None
+                f"--missing takes a number or a word, such as -200, n.d. or CO=-200; got {text!r}. Empty cells are "
+                "missing anyway."
+            )
+        found.append((name.strip() or None, parsing.code(value)))
     return tuple(found)
 
 

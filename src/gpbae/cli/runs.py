@@ -1,6 +1,7 @@
 """A run's folder as commands use it: begun, sampled, opened again."""
 
 import contextlib
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ def stoppable(words: str | None = None) -> Iterator[None]:
     watch.process_is_ours = True
     try:
         yield
-    except Interrupted as stopped:
-        terminal.say(words or str(stopped))
-        raise typer.Exit(128 + stopped.signal) from None
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        terminal.say(words or str(stopped) or "Stopped.")
+        raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
     finally:
         watch.process_is_ours = False
 
@@ -38,7 +39,7 @@ def sample(
     estimator: Any, data: Sequence[Any], run: Path, quiet: bool = False, log: Callable[[dict], None] | None = None
 ) -> None:
     """Fit x, y and groups in a folder, telling the news and, at the end, what to be careful about."""
-    from gpbae import progress
+    from gpbae import progress, runfolder
 
     wanted = estimator.progress
     try:
@@ -47,19 +48,21 @@ def sample(
             fitted = estimator.fit(*data, run_dir=run)
     finally:
         estimator.progress = wanted
-    for words in fitted.diagnostics().attrs["warnings"] if is_sampled(fitted) else ():
-        terminal.say(f"Warning: {words}")
+    if is_sampled(fitted):
+        dates = {} if runfolder.columns(run) is None else columns(run).dates
+        terminal.warn(fitted.diagnostics(dates).attrs["warnings"])
 
 
 def load(run: Path) -> tuple[Any, Any]:
     """The model of a run and the roles of its columns."""
     from gpbae import io
 
-    columns = _columns(run)
-    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), columns
+    read_as = columns(run)
+    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), read_as
 
 
-def _columns(run: Path) -> Any:
+def columns(run: Path) -> Any:
+    """The roles of the columns of a run."""
     from gpbae import runfolder
     from gpbae.cli import roles
 
@@ -68,8 +71,7 @@ def _columns(run: Path) -> Any:
         return roles.Columns.from_json(content or b"")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{run} does not hold a run of `gpbae fit`: its columns.json cannot be read. If a fit was stopped while it "
-            "was still evaluating, run it again."
+            f"{run} does not hold a run of `gpbae fit`: its columns.json cannot be read. Name the folder of --out."
         ) from error
 
 

@@ -1,15 +1,28 @@
-"""`gpbae fit --evaluate`: known cells hidden, filled in and scored, beside simple rivals."""
+"""`gpbae fit --evaluate`: known cells hidden, filled in and scored, beside simple rivals.
 
+    evaluation/wish.json    what was asked for, for `gpbae resume`
+    evaluation/NAME/        the fit to what is left, as it goes; removed once it is scored
+    evaluation/NAME.json    its scores
+    evaluation.json, .csv   all scores together
+
+NAME depends on all that the scores depend on: data, model and hidden cells.
+"""
+
+import contextlib
+import hashlib
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
 
-from gpbae.cli import terminal
+from gpbae.cli import runs, terminal
 from gpbae.cli.reading import Table, names
+from gpbae.errors import InputError
 
+FOLDER, WISH = "evaluation", "wish.json"
 SHOWN = ("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage80", "coverage90", "coverage95")
 
 
@@ -33,43 +46,127 @@ def ways(text: str) -> list[str]:
     return found
 
 
-def evaluate(estimator: Any, table: Table, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
+class Asked(NamedTuple):
+    """What is evaluated: a model, a table as it takes it, and how its columns are read."""
+
+    estimator: Any
+    x: Any
+    y: Any
+    groups: Any
+    columns: Any
+
+
+@contextlib.contextmanager
+def wished(hidden: Hidden, out: Path) -> Iterator[None]:
+    """Keep what is asked for while a fit goes on that may be stopped; a fit that is refused has asked for nothing."""
+    from gpbae import storage
+
+    if not hidden.ways:
+        yield
+        return
+    storage.make_folder(out / FOLDER)
+    storage.write(out / FOLDER / WISH, (json.dumps(hidden._asdict()) + "\n").encode())
+    try:
+        yield
+    except InputError:
+        (out / FOLDER / WISH).unlink()
+        raise
+
+
+def open_wish(out: Path) -> Hidden | None:
+    """What was asked for and has no scores yet, or None."""
+    from gpbae import storage
+
+    file = out / FOLDER / WISH
+    if not file.exists():
+        return None
+    try:
+        return Hidden(**json.loads(storage.read(file.parent, file.name)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged; delete it, then fit again with --evaluate.") from error
+
+
+def check(table: Table, hidden: Hidden) -> None:
+    """Refuse to hide what cannot be hidden, before the work."""
+    from gpbae import tables
+
+    if not hidden.ways:
+        return
+    seen = tables.observations(table.y)
+    x = None if table.x is None else tables.inputs(table.x, len(seen.values))
+    codes = tables.group_codes(table.groups, len(seen.values)).codes
+    for way in hidden.ways:
+        _holdout(way, hidden, table.y, table.columns).choose(seen.mask, x, codes, seen.frame.names())
+
+
+def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
     """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
     import pandas as pd
 
     from gpbae import progress, storage
 
     rows, frames = [], []
+    stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {out}`."
     for way in hidden.ways:
-        found = _scored(estimator, table, way, hidden, quiet, log)
+        with runs.stoppable(stopped):
+            found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log)
         rows += found.rows()
         frames.append(found.table.assign(hidden=way).reset_index())
         _show(found, way)
     content = json.dumps(progress.plain(rows), indent=1) + "\n"
     storage.write(out / "evaluation.json", content.encode())
     storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
+    (out / FOLDER / WISH).unlink(missing_ok=True)
 
 
-def _scored(estimator: Any, table: Table, way: str, hidden: Hidden, quiet: bool, log: Callable[[dict], None]) -> Any:
-    from gpbae import evaluation, progress
+def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
+    """What one way of hiding gives, from its file if it has been found before."""
+    from gpbae import evaluation, progress, storage
 
-    y = table.y
-    holdout = evaluation.Holdout(_how(way, y, table.columns), hidden.share, hidden.block_length, hidden.seed)
+    storage.make_folder(folder)
+    holdout = _holdout(way, hidden, asked.y, asked.columns)
+    name = _name(asked, way, holdout)
+    scores, run = folder / f"{name}.json", folder / name
+    if scores.exists():
+        return _known(scores, type(asked.estimator).__name__)
     with progress.display(f"Evaluation ({way})", not quiet) as show:
         listener = progress.both(show, lambda event: log({"stage": f"evaluate {way}", **event}))
-        copy = type(estimator)(**(estimator.get_params() | {"progress": listener}))
-        return evaluation.evaluate(copy, table.x, y, table.groups, holdout, say=listener)
+        copy = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": listener}))
+        found = evaluation.evaluate(copy, asked.x, asked.y, asked.groups, holdout, say=listener, run_dir=run)
+    storage.write(scores, (json.dumps(progress.plain(found.rows())) + "\n").encode())
+    shutil.rmtree(run, ignore_errors=True)
+    return found
 
 
-def _how(way: str, y: Any, columns: Any) -> Any:
+def _known(file: Path, model: str) -> Any:
+    from gpbae import evaluation, storage
+
+    try:
+        return evaluation.Evaluation.of_rows(model, json.loads(storage.read(file.parent, file.name)))
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+        raise InputError(f"{file} is damaged; delete it, then run the same command again.") from error
+
+
+def _name(asked: Asked, way: str, holdout: Any) -> str:
+    """Of a folder for this model, this table and these hidden cells."""
+    from gpbae import __version__, settings
+
+    silent = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": False}))
+    config = settings.text(silent, asked.x, asked.y)
+    data = settings.fingerprint(settings.table(asked.x, asked.y, asked.groups))
+    return f"{way.split(':')[0]}-{hashlib.sha256(f'{__version__}{holdout}{data}'.encode() + config).hexdigest()[:12]}"
+
+
+def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
     """A way of hiding as the library takes it."""
+    from gpbae import evaluation
     from gpbae.cli import roles
 
-    if not way.startswith("column:"):
-        return way
-    _, name, start = way.split(":", 2)
-    (name,) = roles.resolve(y, [name])
-    return "column", name, roles.position(columns, start)
+    how, start = way, ""
+    if way.startswith("column:"):
+        _, name, start = way.split(":", 2)
+        how = ("column", *roles.resolve(y, [name]), roles.position(columns, start))
+    return evaluation.Holdout(how, hidden.share, hidden.block_length, hidden.seed, start)
 
 
 def _show(found: Any, way: str) -> None:

@@ -1,6 +1,6 @@
 """Pictures of a fitted model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,9 +162,9 @@ def maps(model: Any, level: float = LEVEL) -> "Figure":
     return figure
 
 
-def images(model: Any) -> "Figure":
+def images(model: Any, dates: Mapping[str, Any] | None = None) -> "Figure":
     """Rows as images: what was observed, the predictive mean, and its standard deviation."""
-    view = Overview(model)
+    view = Overview(model, dates=dates or {})
     if not view.is_image:
         raise InputError(f"images needs rows of shape (height, width); this model has rows of shape {view.shape}.")
     found = view.images
@@ -181,7 +181,7 @@ def images(model: Any) -> "Figure":
         axes[row, 0].set_ylabel("standard deviation" if name == "sd" else name)
         figure.colorbar(shown, ax=list(axes[row]), shrink=0.9)
     for i, place in enumerate(found["along"]):
-        axes[0, i].set_title(_plain(f"{view.along_name} {place:g}"))
+        axes[0, i].set_title(_plain(view.place_text(place)))
     return figure
 
 

@@ -77,7 +77,7 @@ def maps(subject: Subject) -> Section:
 
 def images(subject: Subject) -> Section:
     file = io.BytesIO()
-    plots.images(subject.model).savefig(file, format="png")
+    plots.images(subject.model, subject.view.dates).savefig(file, format="png")
     picture = Picture(
         file.getvalue(),
         "Some rows as images: observed, predictive mean, predictive standard deviation",
@@ -102,8 +102,9 @@ def hyperparameters(subject: Subject) -> Section:
     if view.inducing is not None and view.is_map:
         caption = "Draws of the inducing inputs among the data."
         shown.append(Chart("inducing", charts.inducing_places(view, view.inducing), caption))
+    units = {f"{name} in {reader.unit_name}" for name, reader in view.dates.items()}
     text = (
-        "A lengthscale is the distance over which latents change, in the units of the input; noise is in standard "
-        "deviations of a column."
+        "A lengthscale is the distance over which latents change, in the units of the input"
+        f"{' (' + ', '.join(sorted(units)) + ')' if units else ''}; noise is in standard deviations of a column."
     )
     return Section("Lengthscales and inducing inputs", [text], charts=shown)

@@ -49,7 +49,8 @@ def _fitted(subject: Subject) -> Section:
     model, view = subject.model, subject.view
     kernels = "" if not view.quantities else "; ".join(repr(k) for k in model._given_kernels())
     sampling = f"{count(model.num_chains_, 'chain')} of {count(model._num_draws, 'draw')}, {_seconds(model):.0f} s"
-    facts = {"model": type(model).__name__, "inputs": ", ".join(view.input_names) if view.quantities else "none",
+    inputs = [f"{n} ({view.dates[n].words})" if n in view.dates else n for n in view.input_names if view.quantities]
+    facts = {"model": type(model).__name__, "inputs": ", ".join(inputs) or "none",
              "outputs": " × ".join(map(str, view.shape)) + (" pixels" if view.is_image else " columns"),
              "latents": str(model.latent_dim_), "kernel": kernels, "likelihood": type(model.model_.likelihood).__name__,
              "decoder": type(model.model_.decoder).__name__, "sampled": sampling}  # fmt: skip

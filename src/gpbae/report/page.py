@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpbae import __version__
+from gpbae import __version__, glossary
 from gpbae.report.trust import Check, worst
 
 
@@ -65,6 +65,13 @@ class Section:
     charts: Sequence[Chart] = ()
     checks: Sequence[Check] = ()
 
+    @property
+    def glossary(self) -> dict[str, str]:
+        """What the words of its tables, checks and charts mean."""
+        words = [name for table in self.tables for name in (*table.header, *(str(row[0]) for row in table.rows if row))]
+        words += [check.name for check in self.checks] + [chart.caption for chart in self.charts]
+        return glossary.meanings("; ".join(words))
+
 
 def html(title: str, lead: str, sections: Sequence[Section]) -> str:
     """The HTML text; whatever a user's table put into it is escaped, and no script runs but ours, by its checksum."""
@@ -77,7 +84,8 @@ def html(title: str, lead: str, sections: Sequence[Section]) -> str:
     scripts = [Markup(text) for text in ((_javascript(), LOADER) if has_charts else ())]
     found = [check for section in sections for check in section.checks]
     return environment.get_template("page.html").render(
-        title=title, lead=lead, sections=sections, scripts=scripts, allowed=" ".join(map(_digest, scripts)),
+        title=title, lead=lead, sections=sections, meaning=lambda name: "; ".join(glossary.meanings(name).values()),
+        scripts=scripts, allowed=" ".join(map(_digest, scripts)),
         verdict=worst(found) if found else None, footer=f"Made by gpbae {__version__}.",
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ class Subject:
 
     @functools.cached_property
     def diagnostics(self) -> Any:
-        return self.model.diagnostics()
+        return self.model.diagnostics(self.view.dates)
 
 
 def count(number: int, noun: str) -> str:

@@ -32,7 +32,7 @@ def latents(view: Overview) -> Any:
 def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.ndarray | None = None) -> Any:
     import altair as alt
 
-    where = view.dated(view.rows) or [rounded(x, 10) for x in view.along[view.rows]]
+    where = view.dated(view.along[view.rows]) or [rounded(x, 10) for x in view.along[view.rows]]
     which = [g for g, s in enumerate(view.series) for _ in s.rows]
     cells = np.full(bands.mean.shape, np.nan) if seen is None else seen
     rows = [_point(where[n], which[n], k, bands, n, cells[n, k]) for n in range(len(where)) for k in range(len(names))]
@@ -44,7 +44,7 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
     wanted = "datum.k == thing" + (" && datum.g == series" if len(view.series) > 1 else "")
     base = alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
     kind = "T" if isinstance(where[0], str) else "Q"
-    x = alt.X(f"x:{kind}", title=view.along_name, scale=_tight(kind))
+    x = alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind))
     y = alt.Scale(zero=False)
     band = base.mark_area(color=BLUE, opacity=alt.expr("band ? 0.2 : 0")).encode(
         x, alt.Y("low:Q", title="value", scale=y), alt.Y2("high:Q")
@@ -54,8 +54,7 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
     if seen is not None:
         dots = base.mark_circle(color=BLACK, size=22, opacity=alt.expr("dots ? 0.85 : 0"))
         layers.append(dots.transform_filter("isValid(datum.seen)").encode(x, alt.Y("seen:Q")))
-    clock = {"format": "%Y-%m-%d %H:%M"} if kind == "T" else {}
-    tips = [alt.Tooltip(f"x:{kind}", title=view.along_name, **clock), *(_tip(f, f) for f in ("mean", "low", "high"))]
+    tips = [_place("x", kind, view.along_title), *(_tip(f, f) for f in ("mean", "low", "high"))]
     tips += [] if seen is None else [alt.Tooltip("seen:Q", title="observed", format=".4g")]
     near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x"], empty=False)
     spot = base.mark_point(color=VERMILION, filled=True, size=70).encode(
@@ -74,7 +73,15 @@ def _tight(kind: str) -> Any:
     """From the first to the last place; only numbers could begin at zero."""
     import altair as alt
 
-    return alt.Scale(nice=False) if kind == "T" else alt.Scale(nice=False, zero=False)
+    return alt.Scale(nice=False, type="utc") if kind == "T" else alt.Scale(nice=False, zero=False)
+
+
+def _place(field: str, kind: str, title: str) -> Any:
+    """A number, or a date as it is in the table wherever the page is read."""
+    import altair as alt
+
+    clock = {"timeUnit": "utcyearmonthdatehoursminutesseconds", "format": "%Y-%m-%d %H:%M"} if kind == "T" else {}
+    return alt.Tooltip(f"{field}:{kind}", title=title, **clock)
 
 
 def _tip(field: str, title: str) -> Any:
@@ -92,10 +99,13 @@ def missingness(view: Overview) -> Any:
     if view.is_image or share.shape[1] > MOST_COLUMNS:
         share, names, chosen = share.mean(axis=1, keepdims=True), [f"all {share.shape[1]} cells"], np.arange(1)
     ends = np.linspace(0, len(view.x), len(share) + 1).round().astype(int)
+    dates = view.dated(np.sort(view.along)) if len(view.model.groups_) == 1 else None
     rows = [{"from": int(ends[i] + 1), "to": int(ends[i + 1]), "end": int(ends[i + 1] + 1), "column": names[c],
-             "share": rounded(share[i, c], 4)} for i in range(len(share)) for c in chosen]  # fmt: skip
+             "share": rounded(share[i, c], 4)} | ({} if dates is None else {"since": dates[ends[i]],
+             "until": dates[ends[i + 1] - 1]}) for i in range(len(share)) for c in chosen]  # fmt: skip
     tips = ["column:N", alt.Tooltip("from:Q", title="from row"), alt.Tooltip("to:Q", title="to row"),
             alt.Tooltip("share:Q", title="missing", format=".1%")]  # fmt: skip
+    tips += [] if dates is None else [_place("since", "T", "from"), _place("until", "T", "to")]
     ramp = alt.Scale(domain=[0, 1], range=["#eef2f7", "#08306b"])
     colour = alt.Color("share:Q", scale=ramp, legend=alt.Legend(title="missing", format=".0%", gradientLength=160))
     chart = alt.Chart(alt.Data(values=rows)).mark_rect().encode(
@@ -157,20 +167,22 @@ def inducing_ranks(view: Overview, places: np.ndarray) -> Any:
     import altair as alt
 
     low, median, high = np.quantile(np.sort(places[:, :, 0], axis=1), [0.05, 0.5, 0.95], axis=0)
-    rows = [{"rank": m + 1, "median": rounded(median[m]), "low": rounded(low[m]), "high": rounded(high[m])}
-            for m in range(len(low))]  # fmt: skip
+    parts = [(f, view.dated(v) or list(map(rounded, v))) for f, v in (("median", median), ("low", low), ("high", high))]
+    rows = [{"rank": m + 1} | {field: values[m] for field, values in parts} for m in range(len(low))]
     y = alt.Y("rank:Q", title="inducing input", scale=alt.Scale(zero=False, reverse=True))
-    return _rules(rows, y, "rank:Q", view.along_name, alt.Scale(zero=False), 260)
+    kind = "T" if view.along_name in view.dates else "Q"
+    return _rules(rows, y, "rank:Q", view.along_title, _tight(kind), 260, kind)
 
 
-def _rules(rows, y, name, title, scale, height) -> Any:
+def _rules(rows, y, name, title, scale, height, kind="Q") -> Any:
     import altair as alt
 
-    tips = [name, *(_tip(f, f) for f in ("median", "low", "high"))]
+    fields = ("median", "low", "high")
+    tips = [name, *(_tip(f, f) if kind == "Q" else _place(f, kind, f) for f in fields)]
     base = alt.Chart(alt.Data(values=rows)).encode(y, tooltip=tips)
     spans = base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.5)
-    ends = spans.encode(alt.X("low:Q", title=title, scale=scale), alt.X2("high:Q"))
-    dots = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(alt.X("median:Q", title=title))
+    ends = spans.encode(alt.X(f"low:{kind}", title=title, scale=scale), alt.X2("high"))
+    dots = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(alt.X(f"median:{kind}", title=title))
     return styled(ends + dots, height)
 
 

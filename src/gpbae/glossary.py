@@ -1,0 +1,34 @@
+"""What the words of scores and diagnostics mean, in one line each, for the places where they are shown."""
+
+import re
+
+MEANINGS = {
+    "MAE": "mean absolute error; 0 is perfect",
+    "RMSE": "root of the mean squared error; large errors count more than in MAE",
+    "MSE": "mean squared error",
+    "SMSE": "squared error as a share of the variance of the truth; 1 is no better than the mean",
+    "NLPD": "minus the log of the density given to the truth; lower is better, and being sure and wrong costs most",
+    "NLL": "minus the log of a normal density with the predicted mean and variance, at the truth; lower is better",
+    "CRPS": "distance of the predicted distribution from the truth; of a prediction without spread it is the MAE",
+    "coverage (in 90 %)": "share of the truths inside the interval of that probability; it should be as large",
+    "PIT": "where the truth falls in its predicted distribution, from 0 to 1; evenly spread is right",
+    "R-hat": "how much the chains disagree; 1 is agreement, below 1.1 is good",
+    "ESS": "effective sample size: how many independent draws the draws are worth; below 50 intervals are rough",
+    "kinetic temperature": "1 where the sampler moves as it should; colder means optimising, hotter too large a step",
+    "log joint": "log density of data and unknowns; it should wander without a trend",
+    "lengthscale": "the distance along the inputs over which things change",
+}
+WRITTEN = {
+    "coverage (in 90 %)": r"coverage|\bin 9\d %|\binside\b",
+    "R-hat": r"r[-_ ]hat",
+    "ESS": r"\bess\b|effective (draws|sample size)",
+    "kinetic temperature": "kinetic[ _]temperature",
+    "log joint": "log[ _]joint",
+}
+"""How a word may look where it is used; else as it is written above, in capitals or not."""
+
+
+def meanings(text: str) -> dict[str, str]:
+    """The words with a meaning that occur in a text, and what they mean."""
+    looks = {word: WRITTEN.get(word, rf"\b{re.escape(word)}\b") for word in MEANINGS}
+    return {word: MEANINGS[word] for word, look in looks.items() if re.search(look, text, re.IGNORECASE)}
