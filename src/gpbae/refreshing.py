@@ -15,7 +15,7 @@ from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
 from gpbae.priors import Batch
 
-LEAPFROG = 8
+LEAPFROG = 4
 WOVEN_LEAPFROG = 4
 RATE = 0.1
 MOVED = ("kernel", "log_latent_noise", "inducing")
