@@ -7,6 +7,7 @@ import pytest
 
 import checks
 from gpbae import gp, refreshing
+from gpbae.kernels import RBF, Embed
 
 OPTIMISED = True
 
@@ -88,3 +89,12 @@ def test_refreshing_leaves_the_joint_law_as_it_is(name, move):
     checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
     assert 0.3 < np.mean(acceptance) < 0.999
     assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+
+
+def test_vectors_of_labels_stay_with_the_sampler():
+    """They are latents of their own, so a kernel that has some is not held; inducing inputs always are."""
+    plain, labelled = (RBF(lengthscale=1.0),), (Embed(RBF(lengthscale=1.0), 0, 3, 2),)
+    hyper = {"kernel": plain, "log_latent_noise": jnp.zeros(()), "inducing": jnp.zeros((4, 2)), "other": jnp.zeros(2)}
+    assert set(refreshing.held(hyper)) == {"kernel", "log_latent_noise", "inducing"}
+    assert set(refreshing.held({**hyper, "kernel": labelled})) == {"inducing"}
+    assert set(refreshing.refreshed({**hyper, "kernel": labelled})) == {"kernel", "log_latent_noise", "inducing"}

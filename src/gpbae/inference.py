@@ -215,7 +215,7 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
 def _with_moves(report: Report, info: hmc.Info, temperature: Array) -> Report:
     """Momenta of the trajectories stand for those of the variables that the sampler holds."""
     kinetic = report.kinetic_temperature
-    shown = jax.tree.map(lambda m: temperature * jnp.mean(m**2), info.momentum)
+    shown = jax.tree.map(lambda m: temperature * jnp.mean(m**2), refreshing.held(info.momentum))
     kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **shown}})
     return report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
 

@@ -40,6 +40,12 @@ def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in hyper.items() if k in MOVED}
 
 
+def held(hyper: dict[str, Any]) -> dict[str, Any]:
+    """Of these, those that the sampler leaves alone: all, but next to vectors of labels inducing inputs only."""
+    only = ("inducing",) if has_vectors(hyper) else MOVED
+    return {k: v for k, v in hyper.items() if k in only}
+
+
 def has_vectors(hyper: dict[str, Any]) -> bool:
     """Vectors of labels are part of a kernel and latents of their own, too many for a few trajectories."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(hyper)]

@@ -72,15 +72,11 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
 
 
 def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
-    """A scale of zero keeps from the sampler what refreshing moves: inducing inputs always, the rest unless labels have
-    vectors."""
+    """A scale of zero keeps from the sampler what refreshing moves."""
     if not plan.refresh:
         return state
     prior = state.scale.shared["prior"]
-    moved = refreshing.refreshed(prior)
-    if not inference.is_held(plan, prior):
-        moved = {k: v for k, v in moved.items() if k == "inducing"}
-    held = jax.tree.map(jnp.zeros_like, moved)
+    held = jax.tree.map(jnp.zeros_like, refreshing.held(prior))
     return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": {**prior, **held}}))
 
 
