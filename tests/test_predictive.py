@@ -68,6 +68,16 @@ def test_quantiles_are_in_order_and_intervals_nest(answer):
     assert (narrow[1] < wide[1]).all()
 
 
+def test_an_interval_of_few_draws_holds_as_much_as_it_says():
+    """Truth and draws of one law: 19 draws are the fewest whose range can be cut to 90 %."""
+    rng, num_rows = np.random.default_rng(2), 4000
+    few = Predictive(rng.standard_normal((19, 1, num_rows, 1)), every_draw(Gaussian(NOISE), 19),
+                     Scaler(np.zeros(1), np.ones(1)), Frame((1,)))  # fmt: skip
+    truth = rng.standard_normal((num_rows, 1)) + NOISE * rng.standard_normal((num_rows, 1))
+    low, high = few.interval(0.9)
+    assert abs(np.mean((low <= truth) & (truth <= high)) - 0.9) < 4 * np.sqrt(0.9 * 0.1 / num_rows)
+
+
 def test_variance_parts_add_up(answer):
     parts = answer.variance_parts()
     assert all((part >= 0).all() for part in parts.values())

@@ -51,8 +51,8 @@ def gaussian_crps(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> np.nda
 
 
 def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
-    """Share of cells inside the central interval of the draws."""
-    lower, upper = np.quantile(samples, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    """Share of cells inside the central interval of the draws, cut at ranks q (n + 1) as `Predictive.interval` is."""
+    lower, upper = np.quantile(samples, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="weibull")
     return float(np.mean((truth >= lower) & (truth <= upper)))
 
 

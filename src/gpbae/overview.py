@@ -275,7 +275,7 @@ def coverages(pit: Float[np.ndarray, " cells"], levels: Float[np.ndarray, " L"])
 
 
 def _bands(draws: np.ndarray, level: float, mean: np.ndarray) -> Bands:
-    low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="weibull")
     return Bands(mean, low, high)
 
 

@@ -14,7 +14,8 @@ from gpbae.likelihoods import AbstractLikelihood, part_of
 from gpbae.tables import Frame, Scaler
 from gpbae.transforms import Identity
 
-NUM_NOISE_DRAWS = 32
+NUM_NOISE_DRAWS = 2000
+"""Over all draws of η together, between 8 and 32 for each: averaged, noise adds little to the error of those draws."""
 
 
 class Predictive:
@@ -91,19 +92,22 @@ class Predictive:
         num_bent = int(self._are_bent.sum())
         total = np.zeros((*self._eta.shape[:3], num_bent))
         squares = np.zeros_like(total)
-        for k in range(NUM_NOISE_DRAWS if num_bent else 0):
+        num = num_noise_draws(self._eta.shape[0] * self._eta.shape[1])
+        for k in range(num if num_bent else 0):
             y = self._noisy(k + 1)[..., self._are_bent]
             total += y
             squares += y**2
-        means = total / NUM_NOISE_DRAWS
-        noise = np.maximum(squares / NUM_NOISE_DRAWS - means**2, 0.0)
+        means = total / num
+        noise = np.maximum(squares / num - means**2, 0.0)
         return means, noise.mean(axis=(0, 1))
 
     def _noisy(self, stream: int) -> np.ndarray:
         """One draw of y for every draw of η, (S, R, T, P), original units."""
         keys = jax.random.split(jax.random.key(self._seed + 2**21 + stream), self._eta.shape[0])
-        noisy = _per_draw(_sample, self._likelihood, (self._eta, keys))
-        return self._scaler.inverse(np.asarray(noisy, np.float64))
+        noisy = np.array(_per_draw(_sample, self._likelihood, (self._eta, keys)), np.float64)
+        for one in noisy:  # a table at a time stays near the processor, where columns are looked at one by one
+            one[...] = self._scaler.inverse(one)
+        return noisy
 
     @functools.cached_property
     def mean(self) -> Any:
@@ -193,10 +197,14 @@ class Predictive:
         return self._numbers(self._quantiles([q])[0])
 
     def _quantiles(self, levels: list[float]) -> np.ndarray:
-        """(levels, rows, P)."""
+        """(levels, rows, P).
+
+        Of n exchangeable draws and the truth, each is equally often the k-th: cutting at the draw of rank q (n + 1)
+        holds the truth as often as it says, also of few draws, where NumPy's own rule is narrow (n = 10: 74 % for 90).
+        """
         is_real = self.kinds == "real"
         values = np.empty((len(levels), *self._samples.shape[1:]))
-        for method, columns in (("linear", is_real), ("inverted_cdf", ~is_real)):
+        for method, columns in (("weibull", is_real), ("inverted_cdf", ~is_real)):
             if columns.any():
                 values[..., columns] = np.quantile(self._samples[..., columns], levels, axis=0, method=method)
         return values
@@ -245,6 +253,11 @@ class Predictive:
         log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
         density = np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
         return density[: self._num_rows]
+
+
+def num_noise_draws(num_draws: int) -> int:
+    """How many draws of the noise each draw of η gets where a transform bends."""
+    return int(np.clip(-(-NUM_NOISE_DRAWS // num_draws), 8, 32))
 
 
 def _check_numbers(eta: np.ndarray) -> None:

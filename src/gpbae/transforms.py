@@ -65,9 +65,12 @@ class YeoJohnson(NamedTuple):
         return np.where(u > 0, above, below)
 
     def inverse(self, t: Values) -> Values:
-        above = _box_cox_inverse(np.where(t > 0, t, 0.0), self.power)
-        below = -_box_cox_inverse(np.where(t > 0, 0.0, -t), 2.0 - self.power)
-        return self.centre + self.unit * np.where(t > 0, above, below)
+        size = np.abs(t)
+        if min(self.power, 2.0 - self.power) >= 1e-8:  # one power for each side: half the work of both sides for all
+            power = np.where(t > 0, self.power, 2.0 - self.power)
+            return self.centre + self.unit * np.copysign(np.expm1(np.log1p(power * size) / power), t)
+        above, below = (_box_cox_inverse(size, p) for p in (self.power, 2.0 - self.power))
+        return self.centre + self.unit * np.where(t > 0, above, -below)
 
     def log_slope(self, y: Values) -> Values:
         u = (y - self.centre) / self.unit
