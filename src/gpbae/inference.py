@@ -213,8 +213,8 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
 
 
 def _with_moves(report: Report, info: hmc.Info, temperature: Array) -> Report:
-    """Momenta of corrected trajectories are drawn and tested at the temperature itself; whether they get anywhere is for
-    the acceptance to say."""
+    """Corrected trajectories are drawn and tested at the temperature itself; whether they get anywhere is for the
+    acceptance to say."""
     kinetic = report.kinetic_temperature
     exact = jax.tree.map(lambda _: temperature, refreshing.held(kinetic.shared["prior"]))
     kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **exact}})
