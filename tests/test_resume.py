@@ -94,13 +94,22 @@ def test_other_data_and_other_models_are_refused(tmp_path):
     runs.fit(CHEAPEST, tmp_path / "run")
     other = runs.Y.copy()
     other[0, 0] += 1e-9
-    with pytest.raises(InputError, match="begun with other data: expected fingerprint"):
+    with pytest.raises(InputError, match=r"begun with other data: 1 of .* values of y are others, the first in row 1"):
         BAE(**runs.QUICK).fit(runs.X, other, run_dir=tmp_path / "run")
     with pytest.raises(InputError, match="class = 'BAE'; got 'GPBAE'"):
         GPBAE(**runs.QUICK).fit(runs.X, runs.Y, run_dir=tmp_path / "run")
     frame = pd.DataFrame(runs.Y, columns=list("abc"))
     with pytest.raises(InputError, match="begun with columns"):
         BAE(**runs.QUICK, progress=False).fit(runs.X, frame, run_dir=tmp_path / "run")
+
+
+def test_other_columns_are_named(tmp_path):
+    frame = pd.DataFrame(runs.Y, columns=list("abc"))
+    BAE(**runs.QUICK, progress=False).fit(runs.X, frame, run_dir=tmp_path / "run")
+    with pytest.raises(InputError, match="got them without b and with d"):
+        BAE(**runs.QUICK, progress=False).fit(runs.X, frame.rename(columns={"b": "d"}), run_dir=tmp_path / "run")
+    with pytest.raises(InputError, match="got them in another order"):
+        BAE(**runs.QUICK, progress=False).fit(runs.X, frame[["c", "b", "a"]], run_dir=tmp_path / "run")
 
 
 # Signals.

@@ -212,11 +212,12 @@ class RunFolder(Keeper):
         """Refuse to continue with other arguments or other data, and files that are not as they were written."""
         files = self.manifest["files"]
         settings.check_same(storage.read(self.folder, CONFIG, files[CONFIG]), config, self.folder / CONFIG)
-        storage.read(self.folder, DATA, files[DATA])
+        stored = storage.read(self.folder, DATA, files[DATA])
         if settings.fingerprint(data) != self.manifest["fingerprint"]:
+            what = settings.difference(storage.arrays(stored, self.folder / DATA), data)
             raise InputError(
-                f"{self.folder} was begun with other data: expected fingerprint {self.manifest['fingerprint'][:12]}, "
-                f"got {settings.fingerprint(data)[:12]}. Pass the same x, y and groups, or name a new folder."
+                f"{self.folder} was begun with other data: {what}. Give the same table (with the same inputs, "
+                "outputs and groups), or name a new folder."
             )
         if changed := {p for p, v in _packages().items() if self.manifest["packages"].get(p) != v}:
             old = ", ".join(f"{p} {self.manifest['packages'].get(p)}" for p in sorted(changed))

@@ -119,12 +119,30 @@ def check_same(stored: bytes, given: bytes, file: Path) -> None:
     before, now = (
         {"class": c["class"], **c["arguments"], "columns": c["frame"], "inputs": c["inputs"]} for c in (old, new)
     )
+    _check_columns(_columns(old["frame"]), _columns(new["frame"]), file.parent)
     for name in [*before, *(n for n in now if n not in before)]:
         if name not in NOT_COMPARED and before.get(name) != now.get(name):
             raise InputError(
                 f"{file.parent} was begun with {name} = {_short(before.get(name))}; got {_short(now.get(name))}. "
                 "Pass the same arguments, or name a new folder."
             )
+
+
+def _check_columns(before: list[str], now: list[str], folder: Path) -> None:
+    """Name what is missing or new among outputs that have names on both sides."""
+    if not before or not now or before == now:
+        return
+    changes = (("without", [n for n in before if n not in now]), ("with", [n for n in now if n not in before]))
+    said = " and ".join(f"{word} {', '.join(names)}" for word, names in changes if names) or "in another order"
+    raise InputError(
+        f"{folder} was begun with other output columns; got them {said}. Choose the same ones, or name a new folder."
+    )
+
+
+def _columns(frame: Any) -> list[str]:
+    """Names of the outputs, where they have some."""
+    names = frame.get("columns") if isinstance(frame, dict) else None
+    return [str(n) for n in names] if isinstance(names, list) else []
 
 
 def _short(node: Any) -> str:
@@ -171,6 +189,21 @@ def given(data: Arrays, frame: tables.Frame, inputs: list[str] | None) -> tuple[
         groups = data[name].view(name.removeprefix("dates ")) if name.startswith("dates ") else groups
     x = data.get("x")
     return (x if x is None or inputs is None else tables.Frame((), inputs).restore(x)), y, groups
+
+
+def difference(before: Arrays, now: Arrays) -> str:
+    """The first thing in which two tables differ, in words."""
+    for name in [*before, *(n for n in now if n not in before)]:
+        old, new = before.get(name), now.get(name)
+        if old is None or new is None:
+            return f"{name} {'is new' if old is None else 'is gone'}"
+        if old.shape != new.shape:
+            return f"expected {name} of shape {old.shape}, got {new.shape}"
+        other = ~np.isclose(old, new, rtol=0, atol=0, equal_nan=old.dtype.kind == "f")
+        if np.any(other):
+            rows = np.flatnonzero(other.reshape(len(other), -1).any(axis=1))
+            return f"{other.sum()} of {other.size} values of {name} are others, the first in row {rows[0] + 1}"
+    return "expected the same kinds of numbers"
 
 
 def fingerprint(data: Arrays) -> str:
