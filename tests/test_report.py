@@ -149,11 +149,12 @@ def test_inputs_that_were_dates_are_shown_as_dates(model):
     specs = dict(re.findall(r'id="spec-(.*?)">(.*?)</script>', text, flags=re.DOTALL))
     for name in ("fans", "latents", "inducing"):
         assert '"2004-03-28T0' in specs[name] and '"type": "utc"' in specs[name], name
+        assert '"format": "%d %b %H:%M"' in specs[name], name
 
 
 def test_words_of_the_page_are_explained(pages):
     text = (pages / "table.html").read_text()
-    assert '<abbr title="mean absolute error; 0 is perfect">mae</abbr>' in text
+    assert '<abbr title="mean absolute error; 0 is perfect">MAE</abbr>' in text
     for word in ("R-hat", "kinetic temperature", "ESS", "PIT"):
         assert f"<dt>{word}</dt>" in text
 
@@ -291,6 +292,6 @@ def test_dates_are_those_of_the_table_wherever_the_page_is_read(browser, pages):
     browser.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
     browser.open(pages / "dates.html", 1280)
     assert re.search(r"time <i> \(UTC\)\s+2004-03-28 0[01]:\d\d", pointed_at(browser, "fans"))
-    assert browser.ask("document.querySelector('[data-spec=inducing] svg').textContent.includes('AM')")
+    assert browser.ask("document.querySelector('[data-spec=inducing] svg').textContent.includes('28 Mar 0')")
     assert browser.complaints == []
     browser.call("Emulation.setTimezoneOverride", timezoneId="")

@@ -19,7 +19,7 @@ MEANINGS = {
     "lengthscale": "the distance along the inputs over which things change",
 }
 WRITTEN = {
-    "coverage (in 90 %)": r"coverage|\bin 9\d %|\binside\b",
+    "coverage (in 90 %)": r"coverage|\bin \d\d\s%|\binside\b",
     "R-hat": r"r[-_ ]hat",
     "ESS": r"\bess\b|effective (draws|sample size)",
     "kinetic temperature": "kinetic[ _]temperature",

@@ -4,7 +4,9 @@ A listener is a function of an event, {"phase": ..., "seconds": ..., "done": ...
 also say which sweep of all it has done ("sweep", "sweeps"), from which the time to the end of the run is told.
 """
 
+import collections
 import contextlib
+import itertools
 import json
 import sys
 import threading
@@ -19,6 +21,8 @@ BEFORE_WARM_UP = ("compiling", "map")
 WORDS = {"map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
          "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
          "training": "training, step"}  # fmt: skip
+FEWEST_PACES, NUM_PACES = 3, 9
+"""The time left is told from the median of so many: one in which something was compiled is no measure."""
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -154,18 +158,20 @@ class _Pace:
     """How long it will go on at the pace so far: to the end of the run where sweeps are counted, else of the phase."""
 
     def __init__(self) -> None:
-        self.what, self.began, self.then = "", 0.0, 0
+        self.what, self.seen = "", collections.deque[tuple[float, int]](maxlen=NUM_PACES + 1)
 
     def left(self, event: dict[str, Any]) -> str:
         what, done, total = ("run", "sweep", "sweeps") if "sweep" in event else (event["phase"], "done", "total")
         if done not in event:
             return ""
-        if what != self.what:  # what was compiled before the first news is no measure
-            self.what, self.began, self.then = what, time.monotonic(), event[done]
-        num = event[done] - self.then
-        if num == 0 or event[done] >= event[total]:
+        if what != self.what:
+            self.what = what
+            self.seen.clear()
+        self.seen.append((time.monotonic(), event[done]))
+        paces = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(self.seen) if b[1] > a[1]]
+        if len(paces) < FEWEST_PACES or event[done] >= event[total]:
             return ""
-        return f"about {duration((time.monotonic() - self.began) * (event[total] - event[done]) / num)} left"
+        return f"about {duration(float(np.median(paces)) * (event[total] - event[done]))} left"
 
 
 def duration(seconds: float) -> str:

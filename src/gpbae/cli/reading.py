@@ -124,8 +124,8 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
     taken = [*columns.carried(), *roles.resolve(table, names(wish.exclude))]
     if names(wish.outputs) in ([], ["all"]):
         found = roles.all_outputs(table, taken, columns)
-        if found and (left := [str(name) for name in table.columns if name not in (*found, *taken)]):
-            terminal.say(f"Left out, not being numbers: {', '.join(left)}. Labels are modelled if named in --outputs.")
+        if found:
+            _say_left(table, columns, [name for name in table.columns if name not in (*found, *taken)])
     else:
         found = roles.resolve(table, names(wish.outputs))
         if twice := sorted(set(columns.carried()) & set(found)):
@@ -134,3 +134,14 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
     if not found:
         raise InputError("There is no column of numbers left to model; name one with --outputs.")
     return found
+
+
+def _say_left(table: Any, columns: Any, names: list[str]) -> None:
+    """Which columns are not modelled, and why."""
+    from gpbae.cli import parsing
+
+    empty = [name for name in names if parsing.read(table[name], columns.stand_for_missing(name))[1].all()]
+    if words := [name for name in names if name not in empty]:
+        terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named in --outputs.")
+    if empty:
+        terminal.say(f"Left out, having no value: {', '.join(empty)}.")

@@ -56,9 +56,13 @@ def scores(subject: Subject) -> Section:
             for row in subject.tests]  # fmt: skip
     text = (
         "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a "
-        "column. Lower is better, but a coverage should be what it is called."
+        "column. Lower is better, but in a 90 % interval there should be 90 % of the cells."
     )
-    return Section("Scores on hidden cells", [text], [Table(("hidden", "method", *names), rows)])
+    header = [
+        f"in {n[8:]}\N{NO-BREAK SPACE}%" if n.startswith("coverage") else n if n == "cells" else n.upper()
+        for n in names
+    ]
+    return Section("Scores on hidden cells", [text], [Table(("hidden", "method", *header), rows)])
 
 
 def traces(subject: Subject) -> Section:

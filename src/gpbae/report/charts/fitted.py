@@ -44,7 +44,7 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
     wanted = "datum.k == thing" + (" && datum.g == series" if len(view.series) > 1 else "")
     base = alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
     kind = "T" if isinstance(where[0], str) else "Q"
-    x = alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind))
+    x = alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind), axis=_axis(kind, where))
     y = alt.Scale(zero=False)
     band = base.mark_area(color=BLUE, opacity=alt.expr("band ? 0.2 : 0")).encode(
         x, alt.Y("low:Q", title="value", scale=y), alt.Y2("high:Q")
@@ -74,6 +74,17 @@ def _tight(kind: str) -> Any:
     import altair as alt
 
     return alt.Scale(nice=False, type="utc") if kind == "T" else alt.Scale(nice=False, zero=False)
+
+
+def _axis(kind: str, places: list) -> Any:
+    """Of dates, few labels that say the day, and the hour where days are few."""
+    import altair as alt
+
+    if kind == "Q":
+        return alt.Axis()
+    days = np.ptp(np.array([place.rstrip("Z") for place in places], "datetime64[s]")) / np.timedelta64(1, "D")
+    words = "%d %b %H:%M" if days < 8 else "%d %b" if days < 300 else "%b %Y"
+    return alt.Axis(format=words, tickCount=8, labelOverlap="parity")
 
 
 def _place(field: str, kind: str, title: str) -> Any:
@@ -181,7 +192,8 @@ def _rules(rows, y, name, title, scale, height, kind="Q") -> Any:
     tips = [name, *(_tip(f, f) if kind == "Q" else _place(f, kind, f) for f in fields)]
     base = alt.Chart(alt.Data(values=rows)).encode(y, tooltip=tips)
     spans = base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.5)
-    ends = spans.encode(alt.X(f"low:{kind}", title=title, scale=scale), alt.X2("high"))
+    axis = _axis(kind, [row[f] for row in rows for f in fields])
+    ends = spans.encode(alt.X(f"low:{kind}", title=title, scale=scale, axis=axis), alt.X2("high"))
     dots = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(alt.X(f"median:{kind}", title=title))
     return styled(ends + dots, height)
 
