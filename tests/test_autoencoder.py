@@ -87,19 +87,6 @@ def test_a_law_made_beforehand_changes_nothing_but_what_it_holds(name):
     assert checks.relative_error(free(held), free(gradient)) < 1e-10
 
 
-@pytest.mark.parametrize("name", ["normal", "sparse", "deep"])
-def test_the_law_of_some_rows_is_that_of_all_at_these_rows(name):
-    model, table, position = checks.make_model(name)
-    batching, selections = checks.row_partition(table, 4)
-    law = model.prior.law(position.shared["prior"], checks.full_batch(table))
-    selection = selections[1]
-    batch = batching.batch(table, selection)
-    part = position._replace(local=position.local[selection.rows])
-    energy = checks.fresh(lambda p, law: model.energy(p, batch, None, law)[0])
-    own = model.prior.law(position.shared["prior"], batch)
-    np.testing.assert_allclose(energy(part, law.at(selection.rows, batch)), energy(part, own), rtol=1e-10)
-
-
 def test_a_hidden_row_is_ruled_by_its_prior_alone():
     """Whole rows may be missing: their latent's gradient is that of −log p(z)."""
     table = checks.ragged_table()

@@ -95,6 +95,7 @@ def test_vectors_of_labels_stay_with_the_sampler():
     """They are latents of their own, so a kernel that has some is not held; inducing inputs always are."""
     plain, labelled = (RBF(lengthscale=1.0),), (Embed(RBF(lengthscale=1.0), 0, 3, 2),)
     hyper = {"kernel": plain, "log_latent_noise": jnp.zeros(()), "inducing": jnp.zeros((4, 2)), "other": jnp.zeros(2)}
-    assert set(refreshing.held(hyper)) == {"kernel", "log_latent_noise", "inducing"}
-    assert set(refreshing.held({**hyper, "kernel": labelled})) == {"inducing"}
+    assert set(refreshing.held(hyper, woven=True)) == {"kernel", "log_latent_noise", "inducing"}
+    assert set(refreshing.held({**hyper, "kernel": labelled}, woven=True)) == {"inducing"}
+    assert set(refreshing.held(hyper, woven=False)) == {"inducing"}
     assert set(refreshing.refreshed({**hyper, "kernel": labelled})) == {"kernel", "log_latent_noise", "inducing"}

@@ -180,8 +180,7 @@ def _gradient_timer(case: Case, model, plan, table, static, chains) -> Callable:
 
         def once(p, _):
             batch = plan.batching.batch(table, selection)
-            own = inference.batch_law(model, plan, p.shared, law, selection, batch)
-            gradient, _terms = model.gradient(p, batch, law=own)
+            gradient, _terms = model.gradient(p, batch, law=law)
             return jax.tree.map(lambda a, g: a - jnp.asarray(1e-9, a.dtype) * g, p, gradient), None
 
         return jax.lax.scan(once, part, None, length=case.num_steps)[0]

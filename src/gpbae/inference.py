@@ -42,7 +42,8 @@ class Plan:
 
     @property
     def weaves(self) -> bool:
-        """Whether hyper-parameters also move together with the latents, which needs the data of all rows."""
+        """Whether hyper-parameters also move together with the latents, which takes a pass of the decoder over all
+        rows; only then does the sampler leave them alone."""
         return self.collapsed and self.batching.is_exact and not self.amortised
 
 
@@ -112,23 +113,11 @@ def put_position(p: Position, q: Position, selection: Selection, plan: Plan) -> 
 # Hyper-parameters that only move between sweeps.
 
 
-def is_held(plan: Plan, hyper: dict[str, Any]) -> bool:
-    """Whether the sampler leaves all hyper-parameters of the prior to refreshing."""
-    return plan.refresh and not refreshing.has_vectors(hyper)
-
-
 def held_law(model, plan: Plan, table: Table, shared: dict[str, Any]) -> AbstractLaw | None:
-    """The law of all latents where it is the same for a whole sweep: nothing is factorised twice."""
-    if not is_held(plan, shared["prior"]) or plan.batching.values_are_local:
+    """The law of all latents where it is the same for a whole sweep, so that nothing is factorised twice; else None."""
+    if not plan.weaves or refreshing.has_vectors(shared["prior"]):
         return None
     return model.prior.law(shared["prior"], whole(table))
-
-
-def batch_law(model, plan: Plan, shared, law: AbstractLaw | None, selection: Selection, batch: Batch):
-    """The law of a batch's latents at hyper-parameters that are held, or None where they move."""
-    if law is not None:
-        return law if plan.batching.is_exact else law.at(selection.rows, batch)
-    return model.prior.law(shared["prior"], batch) if is_held(plan, shared["prior"]) else None
 
 
 # One sweep.
@@ -142,8 +131,7 @@ def sampler_step(model, plan, table, settings, adapting, law, carry, key):
         selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
-    own = batch_law(model, plan, part.position.shared, law, selection, batch)
-    gradient, terms = model.gradient(part.position, batch, settings.temperature, own)
+    gradient, terms = model.gradient(part.position, batch, settings.temperature, law)
     part = jax.lax.cond(adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part)
     part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
@@ -202,7 +190,7 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     position, refresh, T = chain.sampler.position, chain.refresh, settings.temperature
     if jax.tree.leaves(refresh.scale):
         position, refresh, info = refreshing.given_latents(model, table, position, refresh, T, adapting, key_hyper)
-        report = _with_moves(report, info, T)
+        report = _with_moves(report, info, T, plan)
     if plan.weaves and refreshing.has_woven(refresh):
         position, refresh, info = refreshing.given_seeds(model, table, position, refresh, T, adapting, key_woven)
         report = report._replace(acceptance=jnp.minimum(report.acceptance, jnp.mean(info.acceptance)))
@@ -212,11 +200,11 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), report
 
 
-def _with_moves(report: Report, info: hmc.Info, temperature: Array) -> Report:
+def _with_moves(report: Report, info: hmc.Info, temperature: Array, plan: Plan) -> Report:
     """Corrected trajectories are drawn and tested at the temperature itself; whether they get anywhere is for the
     acceptance to say."""
     kinetic = report.kinetic_temperature
-    exact = jax.tree.map(lambda _: temperature, refreshing.held(kinetic.shared["prior"]))
+    exact = jax.tree.map(lambda _: temperature, refreshing.held(kinetic.shared["prior"], plan.weaves))
     kinetic = kinetic._replace(shared={**kinetic.shared, "prior": {**kinetic.shared["prior"], **exact}})
     return report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
 

@@ -40,9 +40,10 @@ def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in hyper.items() if k in MOVED}
 
 
-def held(hyper: dict[str, Any]) -> dict[str, Any]:
-    """Of these, those that the sampler leaves alone: all, but next to vectors of labels inducing inputs only."""
-    only = ("inducing",) if has_vectors(hyper) else MOVED
+def held(hyper: dict[str, Any], woven: bool) -> dict[str, Any]:
+    """Of these, those that the sampler leaves alone: all if both kinds of trajectory move them, for one alone is slow
+    where data are weak; but next to vectors of labels, and otherwise, inducing inputs only."""
+    only = MOVED if woven and not has_vectors(hyper) else ("inducing",)
     return {k: v for k, v in hyper.items() if k in only}
 
 

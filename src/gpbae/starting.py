@@ -124,8 +124,7 @@ def _map_gradient(model, plan, table, encoder, position, law, key_rows, key_seed
     if plan.amortised:
         position = position._replace(local=inference.newborn(model, encoder, position.shared, batch, key_seed))
     part = position if plan.batching.is_exact else take_position(position, selection, plan)
-    own = inference.batch_law(model, plan, part.shared, law, selection, batch)
-    gradient, terms = model.gradient(part, batch, law=own)
+    gradient, terms = model.gradient(part, batch, law=law)
     gradient = gradient._replace(shared=_hold(gradient.shared))
     if plan.amortised:
         gradient = gradient._replace(local=jax.tree.map(jnp.zeros_like, gradient.local))

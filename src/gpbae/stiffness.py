@@ -64,7 +64,8 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
     if plan.batching.is_exact:
         return Stiffness(curvature, part.scale, None, None)
     noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
-    ratio = sghmc.noise_ratio(noise.shared, part.scale.shared, part.preconditioner.shared, settings)
+    moving = hold_refreshed(part, plan).scale.shared
+    ratio = sghmc.noise_ratio(noise.shared, moving, part.preconditioner.shared, settings)
     if not plan.batching.values_are_local:
         values = sghmc.noise_ratio(noise.values, part.scale.values, part.preconditioner.values, settings)
         ratio = jnp.maximum(ratio, values)
@@ -76,7 +77,7 @@ def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
     if not plan.refresh:
         return state
     prior = state.scale.shared["prior"]
-    held = jax.tree.map(jnp.zeros_like, refreshing.held(prior))
+    held = jax.tree.map(jnp.zeros_like, refreshing.held(prior, plan.weaves))
     return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": {**prior, **held}}))
 
 

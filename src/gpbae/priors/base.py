@@ -82,10 +82,6 @@ class AbstractLaw(eqx.Module):
     def placed(self, values: Any, seeds: Latents) -> tuple[Latents, Array]:
         """The local coordinates that seeds stand for, and the log of the volume of ∂ local / ∂ seeds."""
 
-    @abc.abstractmethod
-    def at(self, rows: Int[Array, " B"], batch: Batch) -> "AbstractLaw":
-        """The law of some of the rows that it was made for, arranged as in a batch of them, given values."""
-
 
 class AbstractLatentPrior(eqx.Module):
     """p(Z | X) with sampled hyper-parameters, per-group values v and per-row local coordinates."""

@@ -46,10 +46,6 @@ class DeepLaw(AbstractLaw):
     def placed(self, values, seeds):
         return self._sparse().placed(values, seeds)
 
-    def at(self, rows, batch):
-        projections = jax.tree.map(lambda a: a[..., rows], self.projections)
-        return DeepLaw(projections, self.variance[:, rows], batch.valid, batch.slot, None)
-
 
 class DeepPrior(AbstractLatentPrior):
     """h⁽⁰⁾ = x,  h⁽ˡ⁾ = h⁽ˡ⁻¹⁾ + width · f⁽ˡ⁾(h⁽ˡ⁻¹⁾),  z | h⁽ᴸ⁻¹⁾ as in a sparse prior.

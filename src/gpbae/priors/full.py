@@ -46,9 +46,6 @@ class FullLaw(AbstractLaw):
         log_volume = jnp.sum(jnp.where(self.valid[:, None], logs, 0.0)) * (seeds.shape[1] // self.factor.shape[1])
         return gp.scatter(blocked, self.blocks, seeds.shape[0]), log_volume
 
-    def at(self, rows, batch):
-        raise NotImplementedError("the rows of a group are batched together")
-
 
 class WhitenedLaw(FullLaw):
     """Local coordinates are ε with z = L ε."""

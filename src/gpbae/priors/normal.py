@@ -35,9 +35,6 @@ class NormalLaw(AbstractLaw):
     def placed(self, values, seeds):
         return seeds, jnp.zeros(())
 
-    def at(self, rows, batch):
-        return NormalLaw(batch.valid)
-
 
 class NormalPrior(AbstractLatentPrior):
     """zₙ ~ N(0, I)."""

@@ -39,9 +39,6 @@ class SeededLaw(AbstractLaw):
     def placed(self, values, seeds):
         return seeds, jnp.zeros(())
 
-    def at(self, rows, batch):
-        return SeededLaw(self.mean[rows], self.sd[rows], batch.valid)
-
 
 class SeededPrior(AbstractLatentPrior):
     """The law of `SparsePrior` for one group, with zₙ = aₙᵀ v + √(σ̃ₙ² + σ²) εₙ and ε ~ N(0, I).

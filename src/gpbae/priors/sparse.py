@@ -21,7 +21,7 @@ class SparseLaw(AbstractLaw):
     valid: Bool[Array, " B"]
     slot: Int[Array, " B"]
     blocks: Int[Array, "G n"]
-    conjugate: gp.Conjugate | None
+    conjugate: gp.Conjugate
 
     def log_latents(self, values, local):
         mean = gp.sparse_mean(self.projection, values, self.slot)
@@ -34,7 +34,6 @@ class SparseLaw(AbstractLaw):
         return latents
 
     def _given(self, local) -> gp.ValuesPosterior:
-        assert self.conjugate is not None, "values can be integrated out of whole groups only"
         return gp.given_latents(self.conjugate, local, self.blocks)
 
     def log_collapsed(self, local, temperature):
@@ -51,10 +50,6 @@ class SparseLaw(AbstractLaw):
     def placed(self, values, seeds):
         sd = jnp.sqrt(self.variance)
         return gp.sparse_mean(self.projection, values, self.slot) + sd * seeds, jnp.sum(jnp.log(sd))
-
-    def at(self, rows, batch):
-        projection = jax.tree.map(lambda a: a[..., rows], self.projection)
-        return SparseLaw(projection, self.variance[rows], batch.valid, batch.slot, batch.blocks, None)
 
 
 class SparsePrior(AbstractLatentPrior):
