@@ -14,7 +14,7 @@ LAYERS = (
     "kernels tables hmc",
     "gp inducing start predictive rivals choice",
     "priors",
-    "autoencoder batches evaluation redraw",
+    "autoencoder batches evaluation redraw guessing",
     "refreshing",
     "inference posterior checkpoint recognition",
     "health stiffness streamed",

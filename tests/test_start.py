@@ -1,21 +1,44 @@
 """Where chains start."""
 
 import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as reference
 
 from gpbae import start
+from gpbae.data.ball import affine_rmse, moving_ball
+from gpbae.kernels import RBF
 
 
-def test_rows_without_a_cell_start_on_their_groups_path():
-    x = np.array([0.0, 1.0, 2.0, 3.0, 0.0, 1.0])[:, None]
-    latents = np.array([0.0, 9.0, 9.0, 3.0, 5.0, 9.0])[:, None]
-    seen = np.array([True, False, False, True, True, False])
-    out = start.between_neighbours(latents, seen, x, np.array([0, 0, 0, 0, 1, 1]))
-    np.testing.assert_allclose(out[:, 0], [0.0, 1.0, 2.0, 3.0, 5.0, 5.0])
+def test_rows_that_say_nothing_start_where_a_gp_through_their_group_passes():
+    rng = np.random.default_rng(0)
+    x, codes = np.tile(np.arange(12.0), 2)[:, None], np.repeat([0, 1], 12)
+    latents, told = rng.standard_normal((24, 2)), np.ones(24, bool)
+    told[[3, 4, 20]] = False
+    out = start.on_their_paths(latents, told, x, codes, RBF(lengthscale=2.0), rng)
+    np.testing.assert_array_equal(out[told], latents[told])
+    for group in (0, 1):
+        kept, gone = told & (codes == group), ~told & (codes == group)
+        exact = GaussianProcessRegressor(reference.RBF(2.0), alpha=0.01, optimizer=None).fit(x[kept], latents[kept])
+        np.testing.assert_allclose(out[gone], exact.predict(x[gone]), rtol=1e-6)
 
 
-def test_in_the_plane_they_start_at_their_neighbours_mean_and_alone_at_zero():
-    x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.4, 0.4], [5.0, 5.0]])
-    latents = np.array([[1.0], [2.0], [6.0], [0.0], [7.0]])
-    seen = np.array([True, True, True, False, False])
-    out = start.between_neighbours(latents, seen, x, np.array([0, 0, 0, 0, 1]))
-    np.testing.assert_allclose(out[:, 0], [1.0, 2.0, 6.0, 3.0, 0.0])
+@pytest.mark.parametrize("told", [[False, False, True], [False, False, False]])
+def test_groups_that_say_nothing_start_at_zero(told):
+    x = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0]])
+    out = start.on_their_paths(
+        np.full((3, 1), 7.0), np.array(told), x, np.array([0, 0, 1]), RBF(), np.random.default_rng(0)
+    )
+    np.testing.assert_array_equal(out[:2], 0.0)
+
+
+def test_a_ball_out_of_the_picture_is_not_in_its_middle():
+    """Frames without a ball have no centre of mass; one in the middle would bend every path near it."""
+    videos = moving_ball(seed=0)
+    y = videos.y.reshape(len(videos.y), -1)
+    rng = np.random.default_rng(0)
+    latents, found = start.spatial_latents(y, np.ones(y.shape, bool), (32, 32), 2, rng)
+    assert not found[y.sum(axis=1) == 0].any()
+    assert found.mean() > 0.95
+    placed = start.on_their_paths(latents, found, videos.x, videos.groups, RBF(), rng)
+    assert affine_rmse(placed, videos.paths)["rmse_coord"] < 0.6 * affine_rmse(latents, videos.paths)["rmse_coord"]

@@ -154,13 +154,14 @@ class GPBAE(BAE):
         return tables.inputs(x, num_rows)
 
     def _settle_latents(self, latents, y_values, seen, x, codes, rng):
-        """Of the ways to start, the one that is smooth in x; rows without a cell start between their neighbours."""
-        shape = seen.frame.event_shape
+        """Of the ways to start, the one that is smooth in x; rows that say nothing start on their path."""
+        shape, told = seen.frame.event_shape, seen.mask.any(axis=1)
         knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
         if networks.is_image(shape) and not knows:
-            spatial = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
-            latents = start.smoothest([latents, spatial], self._given_kernels()[0], x, codes, rng)
-        return start.between_neighbours(latents, seen.mask.any(axis=1), x, codes)
+            spatial, found = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
+            if start.is_smoother(spatial, latents, self._given_kernels()[0], x, codes, rng):
+                latents, told = spatial, found
+        return start.on_their_paths(latents, told, x, codes, self._given_kernels()[0], rng)
 
     def _x_location(self, x_values):
         """Labels are names, not quantities, and stay where they are."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from gpbae import autoencoder, gp, hmc, redraw
+from gpbae import autoencoder, gp, guessing, hmc, redraw
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
 from gpbae.linalg import cholesky_with_level
@@ -251,6 +251,9 @@ def _start(model, draw, table, encoder, query, rows, key):
     G, q, F = seen.y.shape
     z = autoencoder.encode(encoder, seen.y.reshape(G * q, F), seen.mask.reshape(G * q, F), key).reshape(G, q, -1)
     recalled = memory(model, draw, table)
+    if not isinstance(model.prior, NormalPrior):
+        likelihood = lambda z: _log_cells(model, draw, query, rows, z)  # noqa: E731
+        z = guessing.follow_paths(model.prior, draw.shared["prior"], recalled, query, z, likelihood)
     values, seed = model.prior.standardised(draw.shared["prior"], recalled, query, z)
     if values is not None:
         z_known = _known_seed(model, draw, recalled, query, z)
@@ -280,21 +283,26 @@ def _latents(model, draw, table, query, position):
 
 def _target(model, draw, table, query, rows):
     """log p(v) + log p(z | v) + log p(y observed | z) of every block, in standardised coordinates."""
-    G, q, P = rows.y.shape
-    flat = Batch(
-        query.x.reshape(G * q, -1), rows.y.reshape(G * q, P), rows.mask.reshape(G * q, P),
-        query.valid.reshape(-1), jnp.repeat(query.slot, q), jnp.arange(G * q).reshape(G, q), jnp.ones(()),
-    )  # fmt: skip
 
     def log_density(position):
         z, log_prior = _whitened(model, draw, table, query, position)
-        cells = model.log_likelihood(draw.shared, z.reshape(G * q, -1), flat)
-        total = log_prior + jnp.sum(jnp.where(flat.valid, cells, 0.0).reshape(G, q), axis=1)
+        total = log_prior + jnp.sum(_log_cells(model, draw, query, rows, z), axis=1)
         if position["values"] is None:
             return total
         return total + jnp.sum(norm.logpdf(position["values"]), axis=(1, 2))
 
     return log_density
+
+
+def _log_cells(model, draw, query, rows, z) -> Float[Array, "G q"]:
+    """log p(y observed | z) of every row, zero where padded."""
+    G, q, P = rows.y.shape
+    flat = Batch(
+        query.x.reshape(G * q, -1), rows.y.reshape(G * q, P), rows.mask.reshape(G * q, P),
+        query.valid.reshape(-1), jnp.repeat(query.slot, q), jnp.arange(G * q).reshape(G, q), jnp.ones(()),
+    )  # fmt: skip
+    cells = model.log_likelihood(draw.shared, z.reshape(G * q, -1), flat)
+    return jnp.where(flat.valid, cells, 0.0).reshape(G, q)
 
 
 def _burn_in(log_density, state, key):

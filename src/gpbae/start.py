@@ -1,5 +1,6 @@
 """Where a chain begins: latents from principal components, lengthscales and inducing inputs from the data."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
@@ -9,6 +10,9 @@ from gpbae.kernels import AbstractKernel, gram
 
 LARGEST_SUBSAMPLE = 400
 LENGTHSCALE_GRID = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
+SMALLEST_SHARE = 0.5
+NUM_NEIGHBOURS = 24
+ROWS_AT_A_TIME = 4096
 
 
 def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -22,50 +26,63 @@ def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng
 
 
 def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int,
-                    rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+                    rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Centre of mass of every image (rows, then columns), then principal components: small things that move are not
-    a low-rank table, so principal components alone miss where they are."""
+    a low-rank table, so principal components alone miss where they are.
+
+    Also says which images have one: where most of the usual mass is out of the picture, the centre of the rest is not
+    where the thing is.
+    """
     height, width = event_shape[:2]
     mass = np.where(mask, np.abs(values - np.median(values[mask])), 0.0).reshape(len(values), height, width, -1).sum(-1)
     total = mass.sum(axis=(1, 2))
     rows = mass.sum(axis=2) @ np.arange(height) / np.maximum(total, 1e-12)
     columns = mass.sum(axis=1) @ np.arange(width) / np.maximum(total, 1e-12)
     centre = np.stack([rows, columns], axis=1)
-    centre = np.where(total[:, None] > 1e-12, centre, centre[total > 1e-12].mean(axis=0, keepdims=True))
-    sd = centre.std(axis=0)
-    standard = (centre - centre.mean(axis=0)) / np.where(sd > 1e-8, sd, 1.0)
+    found = (total >= SMALLEST_SHARE * np.median(total)) & (total > 1e-12)
+    centre = np.where(found[:, None], centre, centre[found].mean(axis=0, keepdims=True))
+    sd = centre[found].std(axis=0)
+    standard = (centre - centre[found].mean(axis=0)) / np.where(sd > 1e-8, sd, 1.0)
     rest = principal_latents(values, mask, latent_dim, rng)
-    return np.concatenate([standard, rest], axis=1)[:, :latent_dim]
+    return np.concatenate([standard, rest], axis=1)[:, :latent_dim], found
 
 
-def between_neighbours(latents: np.ndarray, seen: np.ndarray, x: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Rows with no observed cell start where their group's path passes, not at zero, where they would hold the GP."""
-    out = np.array(latents)
-    for group in np.unique(codes[~seen]):
-        gone, kept = np.flatnonzero(~seen & (codes == group)), np.flatnonzero(seen & (codes == group))
-        if len(kept) == 0:
-            out[gone] = 0.0
-        elif x.shape[1] == 1:
-            kept = kept[np.argsort(x[kept, 0])]
-            for c in range(out.shape[1]):
-                out[gone, c] = np.interp(x[gone, 0], x[kept, 0], latents[kept, c])
-        else:
-            spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
-            _, nearest = scipy.spatial.cKDTree(x[kept] / spread).query(x[gone] / spread, k=min(3, len(kept)))
-            out[gone] = latents[kept][nearest.reshape(len(gone), -1)].mean(axis=1)
+def on_their_paths(latents: np.ndarray, told: np.ndarray, x: np.ndarray, codes: np.ndarray, kernel: AbstractKernel,
+                   rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+    """Rows that say nothing start where a GP through the nearest rows of their group passes, not at zero, where they
+    would hold it."""
+    out = np.where(told[:, None], latents, 0.0)
+    if told.all() or not told.any():
+        return out
+    chosen = choose_lengthscale(kernel, x[told], latents[told], codes[told], rng)
+    features = np.asarray(chosen.features(jnp.asarray(x)))
+    for group in np.unique(codes[~told]):
+        gone, kept = np.flatnonzero(~told & (codes == group)), np.flatnonzero(told & (codes == group))
+        for rows in np.array_split(gone, -(-len(gone) // ROWS_AT_A_TIME)) if len(kept) else ():
+            out[rows] = _conditional_means(chosen, features, latents, rows, kept)
     return out
 
 
-def smoothest(candidates: list[np.ndarray], kernel: AbstractKernel, x: np.ndarray, codes: np.ndarray,
-              rng: np.random.Generator) -> np.ndarray:  # fmt: skip
-    """The starting latents that a GP over the inputs explains best."""
-    if len(candidates) == 1:
-        return candidates[0]
+def _conditional_means(kernel, features, latents, gone, kept, noise=0.01):
+    """Means at some rows of a GP given the latents of the nearest others."""
+    spread = np.where(features.std(axis=0) > 0, features.std(axis=0), 1.0)
+    num = min(NUM_NEIGHBOURS, len(kept))
+    _, nearest = scipy.spatial.cKDTree(features[kept] / spread).query(features[gone] / spread, k=num)
+    near = kept[nearest.reshape(len(gone), num)]
+    both = features[np.concatenate([near, gone[:, None]], axis=1)]
+    K = np.asarray(jax.vmap(lambda f: gram(kernel, f, f))(jnp.asarray(both)))
+    covariance = K[:, :-1, :-1] + noise * np.mean(K[:, -1, -1]) * np.eye(num)
+    return np.einsum("rm,rmc->rc", np.linalg.solve(covariance, K[:, :-1, -1:])[..., 0], latents[near])
+
+
+def is_smoother(first: np.ndarray, second: np.ndarray, kernel: AbstractKernel, x: np.ndarray, codes: np.ndarray,
+                rng: np.random.Generator) -> bool:  # fmt: skip
+    """Whether a GP over the inputs explains the first latents better than the second."""
     rows = _whole_groups(codes, rng)
     same = codes[rows][:, None] == codes[rows][None]
     kernels = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
-    scores = [max(_log_marginal(k, x[rows], z[rows], same) for k in kernels) for z in candidates]
-    return candidates[int(np.argmax(scores))]
+    scores = [max(_log_marginal(k, x[rows], z[rows], same) for k in kernels) for z in (first, second)]
+    return scores[0] > scores[1]
 
 
 def principal_components(values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

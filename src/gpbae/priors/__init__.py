@@ -1,6 +1,6 @@
 """Interchangeable latent priors p(Z | X)."""
 
-from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Batch, Marginals, Memory, Query
+from gpbae.priors.base import GUESS_VARIANCE, AbstractLatentPrior, AbstractLaw, Batch, Marginals, Memory, Query
 from gpbae.priors.deep import DeepPrior
 from gpbae.priors.full import FullPrior
 from gpbae.priors.hyper import Hyper
@@ -9,6 +9,7 @@ from gpbae.priors.seeded import SeededPrior, seeded
 from gpbae.priors.sparse import SparsePrior
 
 __all__ = [
+    "GUESS_VARIANCE",
     "AbstractLatentPrior",
     "AbstractLaw",
     "Batch",

@@ -8,6 +8,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 Latents = Float[Array, "B C"]
 
+GUESS_VARIANCE = 0.02
+"""Of an encoder's errors, where latents have unit variance: how closely a path must follow guesses."""
+
 
 class Batch(NamedTuple):
     """Rows of a (mini)batch.  `slot` is the row's group among the values at hand, `blocks` the rows of each group

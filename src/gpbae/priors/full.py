@@ -128,7 +128,8 @@ class FullPrior(AbstractLatentPrior):
 
     def standardised(self, hyper, memory, query, z):
         mean, L = self._root(hyper, memory, query)
-        return None, jnp.clip(_smoothed_seed(L, z - mean), -3.0, 3.0)
+        told = query.valid[:, None, :, None]
+        return None, jnp.clip(_smoothed_seed(jnp.where(told, L, 0.0), z - mean), -3.0, 3.0)
 
     def covariances(self, hyper, batch):
         kernels, noise = self.hyper_reference.resolve(hyper)
@@ -152,7 +153,8 @@ def _solved(factor, z):
 
 
 def _smoothed_seed(factor, z):
-    """ε = Lᵀ (L Lᵀ + δI)⁻¹ z: the seed of a smoothed z, for L⁻¹ z of rough latents would be enormous."""
+    """ε = Lᵀ (L Lᵀ + δI)⁻¹ z: the seed of a smoothed z, for L⁻¹ z of rough latents would be enormous.  Rows of L that
+    are zero have no say."""
     L = jnp.broadcast_to(factor, (factor.shape[0], z.shape[-1], *factor.shape[2:]))
     K = L @ jnp.swapaxes(L, -1, -2) + START_NOISE * jnp.eye(L.shape[-1])[None, None]
     solved = cholesky_solve(cholesky(K), jnp.swapaxes(z, 1, 2)[..., None])

@@ -10,7 +10,7 @@ from gpbae import gp
 from gpbae.inducing import AbstractInducingPrior
 from gpbae.linalg import cholesky
 from gpbae.priors import hyper as hyperparameters
-from gpbae.priors.base import AbstractLatentPrior, AbstractLaw, Latents, Marginals
+from gpbae.priors.base import GUESS_VARIANCE, AbstractLatentPrior, AbstractLaw, Latents, Marginals
 
 
 class SparseLaw(AbstractLaw):
@@ -129,7 +129,7 @@ class SparsePrior(AbstractLatentPrior):
         projection, variance = self.project(hyper, query.x.reshape(G * q, D))
         _, noise = self.hyper_reference.resolve(hyper)
         blocks = jnp.where(query.valid, jnp.arange(G * q).reshape(G, q), G * q)
-        values = gp.values_posterior(projection, z.reshape(G * q, -1), noise**2, blocks).mean
+        values = gp.values_posterior(projection, z.reshape(G * q, -1), noise**2 + GUESS_VARIANCE, blocks).mean
         mean = gp.sparse_mean(projection, values, jnp.repeat(jnp.arange(G), q)).reshape(z.shape)
         return values, jnp.clip((z - mean) / jnp.sqrt(variance).reshape(z.shape), -3.0, 3.0)
 
