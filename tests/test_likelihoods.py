@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 
 import checks
@@ -24,6 +25,7 @@ RNG = np.random.default_rng(0)
 ETA = RNG.normal(size=(6, 4))
 COLUMN_NOISE = np.array([0.1, 0.5, 1.0, 3.0])
 LEVELS = np.array([0.4, 3.0, 30.0, 2000.0])
+ODDS = np.array([0.2, 1.0, 3.0, 0.5])
 SHARES = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [1, 1, 1], [0.01, 0.98, 0.01]])
 DISPERSION = np.array([0.2, 1.0, 3.0, 0.05])
 
@@ -80,7 +82,7 @@ class BlocksLaw:
         self.laws = [
             _heteroscedastic(eta[:, :2]),
             scipy.stats.poisson(LEVELS[1] * np.exp(eta[:, 2:3])),
-            scipy.stats.bernoulli(1 / (1 + np.exp(-eta[:, 3:4]))),
+            scipy.stats.bernoulli(scipy.special.expit(eta[:, 3:4] + np.log(5))),  # 2.5 of 3: two rows, both yes
             _heteroscedastic(eta[:, 4:]),
         ]
 
@@ -121,7 +123,10 @@ FAMILIES = {
     "gaussian, per column": (per_column(), lambda eta: scipy.stats.norm(eta, COLUMN_NOISE)),
     "student-t": (StudentT(scale=0.5, freedom=7.0), lambda eta: scipy.stats.t(7.0, eta, 0.5)),
     "heteroscedastic": (HeteroscedasticGaussian(), _heteroscedastic),
-    "bernoulli": (Bernoulli(), lambda eta: scipy.stats.bernoulli(1 / (1 + np.exp(-eta)))),
+    "bernoulli": (
+        with_offset(Bernoulli(), ODDS),
+        lambda eta: scipy.stats.bernoulli(scipy.special.expit(eta + np.log(ODDS))),
+    ),
     "categorical": (with_offset(Categorical(3), SHARES / SHARES.sum(axis=1, keepdims=True)), ClassesLaw),
     "poisson": (with_offset(Poisson(), LEVELS), lambda eta: scipy.stats.poisson(LEVELS * np.exp(eta))),
     "negative binomial": (negative_binomial(), negative_binomial_law),
@@ -349,3 +354,12 @@ def test_heteroscedastic_noise_has_a_floor():
     """However sure the decoder claims to be, no cell can be copied."""
     likelihood = HeteroscedasticGaussian(floor=0.1)
     assert likelihood.variance(jnp.asarray([[0.0, -50.0]])) == pytest.approx(0.01)
+
+
+def test_a_cell_nothing_is_known_of_is_as_likely_as_its_column():
+    rng = np.random.default_rng(0)
+    values = (rng.random((400, 3)) < [0.02, 0.5, 0.9]).astype(float)
+    mask = rng.random(values.shape) < 0.8
+    likelihood = Bernoulli().initialise(np.where(mask, values, np.nan), mask)
+    share = np.where(mask, values, 0).sum(axis=0) / mask.sum(axis=0)
+    np.testing.assert_allclose(likelihood.mean(jnp.zeros((1, 3)))[0], share, atol=0.5 / mask.sum(axis=0).min())

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from gpbae.priors import GUESS_VARIANCE, AbstractLatentPrior, Memory, Query
 
 FEWEST_ROWS = 4
-NUM_ROUNDS = 2
+STRETCHES = (3, 2, 1, 1)
 
 Latents = Float[Array, "G q C"]
 
@@ -22,17 +22,22 @@ def follow_paths(
     prior: AbstractLatentPrior, hyper: dict, memory: Memory | None, query: Query, guess: Latents,
     log_likelihood: Callable[[Latents], Float[Array, "G q"]],
 ) -> Latents:  # fmt: skip
-    """Guesses of blocks of rows; each stays, or moves onto the path through rows of the other parity in its block."""
+    """Guesses of blocks of rows; each stays, or moves onto the path through other rows of its block.
+
+    These are first those outside its stretch of the path, because neighbours that err together agree with each other,
+    then every other row.
+    """
     if guess.shape[1] < FEWEST_ROWS:
         return guess
-    even = jnp.arange(guess.shape[1]) % 2 == 0
+    place = jnp.argsort(jnp.argsort(query.x[..., 0], axis=1), axis=1)
     z = guess
-    for _ in range(NUM_ROUNDS):
-        for moving in (even, ~even):
-            path, variance = _path(prior, hyper, memory, query._replace(valid=query.valid & ~moving[None]), z)
+    for length in STRETCHES:
+        for half in (0, 1):
+            moving = (place // length) % 2 == half
+            path, variance = _path(prior, hyper, memory, query._replace(valid=query.valid & ~moving), z)
             off = 0.5 * jnp.sum((z - path) ** 2 / (variance + GUESS_VARIANCE), axis=-1)
             better = log_likelihood(path) > log_likelihood(z) - off
-            z = jnp.where((better & moving[None])[..., None], path, z)
+            z = jnp.where((better & moving)[..., None], path, z)
     return z
 
 

@@ -12,7 +12,7 @@ from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, put_position, take_position, update
 from gpbae.stiffness import hold_refreshed
 
-HELD_SHARE = 0.9
+NUM_RELEASED = 60
 HELD_IN_MAP = ("kernel", "log_latent_noise", "likelihood", "inducing")
 
 
@@ -89,10 +89,11 @@ def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: F
 def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, rates: Float[Array, " steps"]):
     """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise".
 
-    Latents stay where they start for most of it: moved by a decoder that knows nothing yet, they would lose the
+    Latents stay where they start until its last steps: moved by a decoder that knows nothing yet, they would lose the
     structure they were given.
     """
-    released = jnp.arange(rates.shape[0]) >= int(HELD_SHARE * rates.shape[0])
+    num_steps = rates.shape[0]
+    released = jnp.arange(num_steps) >= num_steps - min(NUM_RELEASED, num_steps // 10)
     transform = optax.scale_by_adam()
 
     def one_chain(chain):

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Array, Bool, Float, Key
 
 from gpbae.errors import InputError
@@ -11,7 +12,13 @@ from gpbae.likelihoods.base import AbstractLikelihood, Cells, Kind, Mask, Output
 
 
 class Bernoulli(AbstractLikelihood):
-    """y ∈ {0, 1} with log-odds η."""
+    """y ∈ {0, 1} with log-odds η + o, o those of the column in the table: what a decoder knows nothing of is as likely
+    as in the other rows, not a coin's toss."""
+
+    offset: Float[Array, " P"] | None
+
+    def __init__(self) -> None:
+        self.offset = None
 
     def kinds(self, num_columns: int) -> tuple[Kind, ...]:
         return ("truth",) * num_columns
@@ -24,27 +31,34 @@ class Bernoulli(AbstractLikelihood):
             )
 
     def initialise(self, values: np.ndarray, mask: np.ndarray) -> "Bernoulli":
-        return self
+        share = (np.where(mask, values, 0).sum(axis=0) + 0.5) / (mask.sum(axis=0) + 1.0)
+        log_odds = jnp.asarray(scipy.special.logit(share))
+        return eqx.tree_at(lambda b: b.offset, self, log_odds, is_leaf=lambda leaf: leaf is None)
+
+    def log_odds(self, eta: Outputs) -> Cells:
+        """η itself before a table was seen."""
+        return eta if self.offset is None else eta + jnp.broadcast_to(self.offset.astype(eta.dtype), eta.shape)
 
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
-        y = jnp.where(mask, y, 0)
-        return jnp.where(mask, y * eta - jax.nn.softplus(eta), 0)
+        y, odds = jnp.where(mask, y, 0), self.log_odds(eta)
+        return jnp.where(mask, y * odds - jax.nn.softplus(odds), 0)
 
     def mean(self, eta: Outputs) -> Cells:
-        return jax.nn.sigmoid(eta)
+        return jax.nn.sigmoid(self.log_odds(eta))
 
     def variance(self, eta: Outputs) -> Cells:
-        p = jax.nn.sigmoid(eta)
+        p = self.mean(eta)
         return p * (1 - p)
 
     def sample(self, key: Key[Array, ""], eta: Outputs) -> Cells:
-        return jax.random.bernoulli(key, jax.nn.sigmoid(eta)).astype(eta.dtype)
+        return jax.random.bernoulli(key, self.mean(eta)).astype(eta.dtype)
 
     def cdf(self, y: Cells, eta: Outputs) -> Cells:
-        return jnp.where(y < 0, 0, jnp.where(y < 1, jax.nn.sigmoid(-eta), 1)).astype(eta.dtype)
+        return jnp.where(y < 0, 0, jnp.where(y < 1, jax.nn.sigmoid(-self.log_odds(eta)), 1)).astype(eta.dtype)
 
     def link(self, y: Cells) -> Outputs:
-        return 4 * (y - 0.5)
+        y = 4 * (y - 0.5)
+        return y - (self.log_odds(y) - y)
 
 
 class Categorical(AbstractLikelihood):
