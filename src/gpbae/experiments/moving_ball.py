@@ -24,7 +24,7 @@ EVERY = {
     "encoder": MLP((128,), "tanh"),
     "decoder": MLP((128,), "tanh"),
     "weight_prior": weights.FanIn(6.0),
-    "num_map_steps": 600,
+    "num_map_steps": 1500,
 }
 # The latent noise is sampled: told too large a one, the chain takes the path's own bends for noise and the lengthscale
 # comes out long.
@@ -39,7 +39,7 @@ MODELS = {
        for m in SWEEP},
 }  # fmt: skip
 BUDGETS = {
-    "full": {"num_chains": 2, "num_warmup": 200, "num_samples": 100, "thinning": 4},
+    "full": {"num_chains": 2, "num_warmup": 100, "num_samples": 60, "thinning": 1},
     "quick": {"num_chains": 1, "num_warmup": 40, "num_samples": 45, "thinning": 1},
     "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 4, "encoder_steps": 2,
               "num_map_steps": 40, "encoder": MLP((8,), "tanh"), "decoder": MLP((8,), "tanh"), "num_videos": 3,
