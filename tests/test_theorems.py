@@ -107,7 +107,8 @@ def fitted():
 
 def test_every_block_has_kinetic_temperature_one(fitted):
     found = {name: float(np.ravel(t)[0]) for name, t in fitted.kinetic_temperatures_().items()}
-    assert set(found) == {"decoder", "GP values", "inducing inputs", "hyper-parameters", "latents"}
+    sampled = {"decoder", "GP values", "inducing inputs", "hyper-parameters", "observation noise", "latents"}
+    assert set(found) == sampled
     assert all(abs(t - 1) <= 0.05 for t in found.values()), found
     shown = fitted.diagnostics()["kinetic_temperature"].dropna()
     assert len(shown) == len(found)

@@ -137,7 +137,8 @@ class Inspection(Fitted):
                 [h["values"] for h in shared["prior"].get("hidden", ())],
             ),
             "inducing inputs": inducing_leaves,
-            "hyper-parameters": (hyper, hidden, shared["likelihood"]),
+            "hyper-parameters": (hyper, hidden),
+            "observation noise": shared["likelihood"],
             "latents": local,
         }
         sizes = self._leaf_sizes()
