@@ -7,8 +7,8 @@ from pathlib import Path
 import gpbae
 
 LAYERS = (
-    "errors runtime watch devices glossary",
-    "ondisk",
+    "errors runtime watch devices glossary lookout",
+    "distributed ondisk",
     "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
     "columns transforms",
     "kernels tables hmc",
@@ -30,14 +30,14 @@ LAYERS = (
     "io overview",
     "settings plots",
     "runfolder report",
-    "merging",
+    "merging following",
     "experiments verify bench",
     "cli",
     "__main__",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
 CONVENIENCES = {
-    (home, name) for home in ("estimators", "baselines") for name in ("io", "report", "runfolder")
+    (home, name) for home in ("estimators", "baselines") for name in ("io", "report", "runfolder", "following")
 }  # imported when called
 SOURCE = Path(gpbae.__file__).parent
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from gpbae import devices
 from gpbae.priors import Batch
 
 LARGEST_SHUFFLE = 20_000
@@ -41,7 +42,7 @@ class FullBatch:
 
     def batch(self, table: Table, selection: Selection) -> Batch:
         valid = jnp.ones(table.x.shape[0], bool)
-        return Batch(table.x, table.y, table.mask, valid, table.group, table.group_rows, jnp.ones(()))
+        return _apart(Batch(table.x, table.y, table.mask, valid, table.group, table.group_rows, jnp.ones(())))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,8 @@ class RowBatch:
         r = selection.rows
         blocks = jnp.arange(self.size)[None]
         scale = jnp.asarray(table.x.shape[0] / self.size)
-        return Batch(table.x[r], table.y[r], table.mask[r], jnp.ones(self.size, bool), table.group[r], blocks, scale)
+        valid = jnp.ones(self.size, bool)
+        return _apart(Batch(table.x[r], table.y[r], table.mask[r], valid, table.group[r], blocks, scale))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,7 @@ class GroupBatch:
         safe = jnp.minimum(r, N - 1)
         mask = table.mask[safe] & valid[:, None]
         scale = jnp.asarray(G / self.num_groups)
-        return Batch(table.x[safe], table.y[safe], mask, valid, positions // n, blocks, scale)
+        return _apart(Batch(table.x[safe], table.y[safe], mask, valid, positions // n, blocks, scale))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +110,12 @@ class StreamBatch:
 
 
 Batching = FullBatch | RowBatch | GroupBatch | StreamBatch
+
+
+def _apart(batch: Batch) -> Batch:
+    """Where several processes share the rows of a chain, each has its part of a batch."""
+    x, y, mask, valid, slot = devices.apart((batch.x, batch.y, batch.mask, batch.valid, batch.slot))
+    return batch._replace(x=x, y=y, mask=mask, valid=valid, slot=slot)
 
 
 def _draw(key: Key[Array, ""], population: int, size: int) -> Int[Array, " size"]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import choice, networks, run, start, starting, tables, transforms, weights
+from gpbae import choice, distributed, networks, run, start, starting, tables, transforms, weights
 from gpbae.autoencoder import Autoencoder
 from gpbae.batches import FullBatch, GroupBatch, RowBatch, Table
 from gpbae.errors import InputError
@@ -78,6 +78,7 @@ class Building:
         for name, low, high in (("friction", 0, 1), ("temperature", 0, np.inf)):
             if not is_number(getattr(self, name)) or not low < getattr(self, name) < high:
                 raise InputError(f"{name} must lie between {low} and {high}; got {getattr(self, name)!r}.")
+        distributed.check_chains(self.num_chains)
         noise = getattr(self, "latent_noise", 0.0)
         if not is_number(noise) or not 0 <= noise < np.inf:
             raise InputError(f"latent_noise must be a number of at least 0; got {noise!r}.")

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import checkpoint, inducing, networks, outofcore, progress, run, start, starting, tables
+from gpbae import checkpoint, distributed, inducing, networks, outofcore, progress, run, start, starting, tables
 from gpbae.building import Building, check_count
 from gpbae.contract import Contract
 from gpbae.errors import InputError
@@ -93,13 +93,15 @@ class BAE(Building, Streams, Inspection, Contract):
     def _keeping(self, run_dir, x, y, groups):
         if run_dir is None:
             return contextlib.nullcontext(checkpoint.Keeper())
-        from gpbae import runfolder
+        from gpbae import following, runfolder
 
-        return runfolder.keeping(run_dir, self, x, y, groups)
+        kept = following if distributed.is_on() else runfolder
+        return kept.keeping(run_dir, self, x, y, groups)
 
     def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper, feed=None) -> None:
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
-        with progress.display(type(self).__name__, self.progress) as listener:
+        shown = self.progress if distributed.number() == 0 else False
+        with progress.display(type(self).__name__, shown) as listener:
             if plan.amortised and not keeper.has_begun():
                 chains = starting.pretrain(plan, model.presented(table), static, chains, jnp.asarray(latents), 400)
             result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper, feed).run()

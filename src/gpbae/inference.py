@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, devices, hmc, refreshing, sghmc
+from gpbae import autoencoder, devices, distributed, hmc, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Batching, Selection, Table
 from gpbae.priors import AbstractLaw, Batch
@@ -249,6 +249,7 @@ def over_chains(one_chain: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return devices.shared(lambda *arguments: jax.lax.map(lambda items: one_chain(*items), arguments))
 
 
+@distributed.together
 @eqx.filter_jit
 def run_block(
     model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, inference, refreshing, sghmc
+from gpbae import autoencoder, distributed, inference, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, put_position, take_position, update
@@ -60,6 +60,7 @@ def with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
     return chains._replace(sampler=sampler, refresh=refresh)
 
 
+@distributed.together
 @eqx.filter_jit
 def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: Float[Array, "N C"], num_steps: int):
     """Teach the encoder the starting latents: amortised latents are born from it from the first sweep on."""
@@ -85,6 +86,7 @@ def pretrain(plan: Plan, table: Table, static: PyTree, chains: Chain, latents: F
     return inference.over_chains(one_chain)(chains)
 
 
+@distributed.together
 @eqx.filter_jit
 def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, rates: Float[Array, " steps"]):
     """MAP by Adam with the hyper-parameters and the noise held: a start that is not "everything is noise".

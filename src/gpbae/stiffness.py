@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from gpbae import inference, refreshing, sghmc
+from gpbae import distributed, inference, refreshing, sghmc
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, take
@@ -38,7 +38,7 @@ def measured(
     return inference.over_chains(lambda c: _measure_chain(model, plan, table, static, c, settings, starting))(chains)
 
 
-measure = eqx.filter_jit(measured, compiler_options=QUICKLY_COMPILED)
+measure = distributed.together(eqx.filter_jit(measured, compiler_options=QUICKLY_COMPILED))
 
 
 def _measure_chain(model, plan, table, static, chain, settings, starting):

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from gpbae import inference, sghmc
+from gpbae import distributed, inference, sghmc
 from gpbae.autoencoder import Autoencoder
 from gpbae.batches import Table
 from gpbae.inference import Chain, Plan, Report
@@ -22,6 +22,7 @@ def run_block(
     return _run(model, plan, table.group_rows[:, :1], static, chains, settings, temperatures, adapting, given)
 
 
+@distributed.together
 @eqx.filter_jit
 def _run(model, plan, group_rows, static, chains, settings, temperatures, adapting, given):
     def one_chain(chain, step_size, noise, own_rows):

@@ -58,20 +58,26 @@ def fit(
     block_length: options.BlockLength = 24,
     evaluate_only: options.EvaluateOnly = False,
     report: options.Report = False,
+    distributed: options.Distributed = False,
+    row_shards: options.RowShards = 1,
     quiet: options.Quiet = False,
     log_json: options.LogJson = None,
 ) -> None:
     """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
-    from gpbae import devices, progress, storage
+    if distributed and ways:
+        raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
+    from gpbae import progress, storage
     from gpbae.cli import notices
 
-    devices.use_cores()
+    is_first = runs.take_place(distributed, row_shards)
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
     estimator = _estimator(model, table, config, flags, settings or [])
+    if not is_first:
+        return runs.follow(estimator, (table.x, table.y, table.groups), out)
     for sentence in notices.before_fit(estimator, table.y):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed)
@@ -113,14 +119,22 @@ def _estimator(
 
 
 @app.command(epilog="Example: gpbae resume run")
-def resume(run: options.Run, quiet: options.Quiet = False, log_json: options.LogJson = None) -> None:
+def resume(
+    run: options.Run,
+    distributed: options.Distributed = False,
+    row_shards: options.RowShards = 1,
+    quiet: options.Quiet = False,
+    log_json: options.LogJson = None,
+) -> None:
     """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway; then with
     its evaluation, if there was to be one."""
-    from gpbae import devices, progress, runfolder
+    from gpbae import progress, runfolder
 
-    devices.use_cores()
+    is_first = runs.take_place(distributed, row_shards)
+    estimator, *data = runfolder.reopen(run)
+    if not is_first:
+        return runs.follow(estimator, data, run)
     with progress.json_lines(log_json) as log:
-        estimator, *data = runfolder.reopen(run)
         runs.sample(estimator, data, run, quiet, log)
         if hidden := scores.open_wish(run):
             scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-TABLE, MODEL, SCORE = "The table", "The model", "How good is it?"
+TABLE, MODEL, PROCESSES, SCORE = "The table", "The model", "Several processes", "How good is it?"
 
 Data = Annotated[Path, typer.Argument(help="A .csv, .parquet, .npz or .npy table.", exists=True, dir_okay=False)]
 Run = Annotated[Path, typer.Argument(help="A folder written by `gpbae fit`.", exists=True, file_okay=False)]
@@ -71,6 +71,22 @@ Settings = Annotated[
     typer.Option("--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if not said.", rich_help_panel=MODEL)]
+
+# Several processes.
+
+Distributed = Annotated[
+    bool,
+    typer.Option(
+        "--distributed",
+        help="This is one of several processes of a Slurm or Kubernetes job (or of JAX_COORDINATOR_ADDRESS, "
+        "JAX_NUM_PROCESSES, JAX_PROCESS_ID), which share the chains.",
+        rich_help_panel=PROCESSES,
+    ),
+]
+RowShards = Annotated[
+    int,
+    typer.Option(min=1, help="With --distributed: processes that share one chain's rows.", rich_help_panel=PROCESSES),
+]
 
 # How good is it?
 

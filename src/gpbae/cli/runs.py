@@ -35,6 +35,24 @@ def stoppable(words: str | None = None) -> Iterator[None]:
         watch.process_is_ours = False
 
 
+def take_place(distributed: bool, row_shards: int) -> bool:
+    """Join the other processes, or count the cores of this machine; whether this process is the one that speaks."""
+    from gpbae import devices
+    from gpbae import distributed as processes
+
+    if distributed:
+        processes.initialise(row_shards=row_shards)
+    else:
+        devices.use_cores()
+    return processes.number() == 0
+
+
+def follow(estimator: Any, data: Sequence[Any], run: Path) -> None:
+    """Take part in a fit that the first process keeps and tells of."""
+    with stoppable():
+        estimator.fit(*data, run_dir=run)
+
+
 def sample(
     estimator: Any, data: Sequence[Any], run: Path, quiet: bool = False, log: Callable[[dict], None] | None = None
 ) -> None:
