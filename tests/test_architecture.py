@@ -32,6 +32,7 @@ LAYERS = (
     "runfolder report",
     "merging following",
     "experiments verify bench",
+    "growth",
     "cli",
     "__main__",
 )

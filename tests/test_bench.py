@@ -2,7 +2,7 @@
 
 import json
 
-from gpbae import bench
+from gpbae import bench, growth
 from gpbae.networks import MLP, Conv
 
 OPTIMISED = True
@@ -24,3 +24,14 @@ def test_products_are_those_of_the_decoder():
     assert TINY.layers() == [(12, 2, 4)]
     conv = bench.Case("image", 10, 1, (28, 28), 1, 16, 4, 5, Conv(channels=8), False)
     assert conv.layers() == [(5, 16, 392), (245, 72, 32), (980, 72, 32), (3920, 8, 9)]
+
+
+def test_growth_has_a_point_for_every_size_and_slopes(tmp_path):
+    small = {"N, rows on disk": (300, 600), "chains": (1, 2), "groups, ragged": (2, 40)}
+    which = [axis._replace(values=small[axis.name]) for axis in growth.axes() if axis.name in small]
+    said = []
+    rows = growth.run(which, repeats=1, listener=said.append)
+    assert [row["metrics"].get("n") for row in rows] == [300, 600, None, 1, 2, None, 2, 40, None]
+    assert all(row["metrics"]["step_cpu_ms"] > 0 < row["metrics"]["megabytes"] for row in rows if "n" in row["metrics"])
+    assert len(said) == 3 and "| 600 |" in growth.markdown(rows) and "chains: time ∝" in growth.markdown(rows)
+    growth.figure(rows).savefig(tmp_path / "growth.png")

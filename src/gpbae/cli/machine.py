@@ -37,10 +37,16 @@ def verify(
 
 
 @app.command(epilog="Example: gpbae bench --out bench")
-def bench(out: options.Out = Path("gpbae-bench")) -> None:
-    """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products."""
+def bench(
+    out: options.Out = Path("gpbae-bench"),
+    with_growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Also how time and memory grow with each size (some minutes).")
+    ] = True,
+) -> None:
+    """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products; then how
+    step time and memory grow with rows, inducing inputs, latents, cells, batch, chains and groups."""
     from gpbae import bench as speed
-    from gpbae import devices, storage
+    from gpbae import devices, growth, storage
 
     devices.use_cores()
     storage.make_folder(out)
@@ -49,3 +55,8 @@ def bench(out: options.Out = Path("gpbae-bench")) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
     cells = [(r["experiment"], r["model"], *(r["metrics"].get(n, "") for n in names), r["seconds"]) for r in rows]
     terminal.show("Speed", ("experiment", "model", *names, "seconds"), cells, left=2)
+    if with_growth:
+        grown = growth.run(listener=terminal.say)
+        speed.write(rows + grown, out)
+        growth.figure(grown).savefig(out / "growth.png")
+        print(growth.markdown(grown))
