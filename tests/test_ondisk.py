@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import checks
-from gpbae import GPBAE, SGPBAE, inference, ondisk, outofcore, sghmc, streamed
+import runs
+from gpbae import GPBAE, SGPBAE, inference, load, ondisk, outofcore, runfolder, sghmc, streamed
 from gpbae.batches import RowBatch, StreamBatch
 from gpbae.errors import InputError
 from gpbae.ondisk import Feed, OnDisk, Rows
@@ -125,10 +126,22 @@ def test_a_streamed_block_is_the_block_of_a_table_of_those_rows():
     assert max(jax.tree.leaves(difference)) < 1e-5
 
 
+def test_a_stopped_fit_from_disk_goes_on_to_the_same_draws(model, files, tmp_path):
+    folder = tmp_path / "run"
+    given = (OnDisk(files / "x.npy"), OnDisk(files / "y.npy"))
+    with pytest.raises(runs.Stop):
+        tiny(progress=runs.stopping("sampling", 1)).fit(*given, run_dir=folder)
+    with pytest.raises(InputError, match=f"sample of a table of {N} rows"):
+        runfolder.reopen(folder)
+    with pytest.raises(InputError, match="begun with other data"):
+        tiny().fit(X[:-1], OnDisk(Y[:-1]), run_dir=folder)
+    found = tiny().fit(*given, run_dir=folder)
+    jax.tree.map(np.testing.assert_array_equal, found.draws_, model.draws_)
+    jax.tree.map(np.testing.assert_array_equal, load(folder).draws_, model.draws_)
+
+
 def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
     y = OnDisk(files / "y.npy")
-    with pytest.raises(InputError, match="run_dir keeps a copy"):
-        tiny().fit(X, y, run_dir=tmp_path / "run")
     with pytest.raises(InputError, match="are amortised"):
         tiny(latents="persistent").fit(X, y)
     with pytest.raises(InputError, match="same number of rows"):

@@ -90,13 +90,13 @@ class BAE(Building, Streams, Inspection, Contract):
             self._sample(*problem, keeper)
             keeper.finish(self)
 
-    def _keeping(self, run_dir, x, y, groups):
+    def _keeping(self, run_dir, x, y, groups, rows_on_disk=None):
         if run_dir is None:
             return contextlib.nullcontext(checkpoint.Keeper())
         from gpbae import following, runfolder
 
         kept = following if distributed.is_on() else runfolder
-        return kept.keeping(run_dir, self, x, y, groups)
+        return kept.keeping(run_dir, self, x, y, groups, rows_on_disk)
 
     def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper, feed=None) -> None:
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)

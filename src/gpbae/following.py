@@ -17,16 +17,18 @@ from gpbae.watch import Watch
 
 
 @contextlib.contextmanager
-def keeping(path: Any, estimator: Any, x: Any, y: Any, groups: Any) -> Iterator["Agreed"]:
+def keeping(
+    path: Any, estimator: Any, x: Any, y: Any, groups: Any, rows_on_disk: int | None = None
+) -> Iterator["Agreed"]:
     """As `runfolder.keeping`, in every process."""
-    config, data = settings.text(estimator, x, y), settings.table(x, y, groups)
+    config, data = settings.text(estimator, x, y), settings.table(x, y, groups, rows_on_disk)
     distributed.check_same(hashlib.sha256(config).digest(), "model and arguments")
     distributed.check_same(hashlib.sha256(settings.fingerprint(data).encode()).digest(), "table")
     with contextlib.ExitStack() as stack:
         problem, own, watch = None, Keeper(), None
         if distributed.number() == 0:
             try:
-                own = stack.enter_context(runfolder.keeping(path, estimator, x, y, groups))
+                own = stack.enter_context(runfolder.keeping(path, estimator, x, y, groups, rows_on_disk))
                 watch = own.watch
             except GpbaeError as refused:
                 problem = refused

@@ -102,8 +102,8 @@ def _slopes(axis: Axis, points: list[dict[str, Any]]) -> dict[str, Any]:
 def _estimator(shape: Shape, **changes: Any) -> SGPBAE:
     return SGPBAE(
         latent_dim=shape.latents, num_inducing=shape.inducing, batch_size=shape.batch, decoder=MLP((32,)),
-        encoder="linear", likelihood=Gaussian(), num_chains=shape.chains, sampler_steps=NUM_SAMPLER_STEPS, encoder_steps=0,
-        progress=False, **changes,
+        encoder="linear", likelihood=Gaussian(), num_chains=shape.chains, encoder_steps=0,
+        sampler_steps=NUM_SAMPLER_STEPS, progress=False, **changes,
     )  # fmt: skip
 
 
@@ -154,7 +154,8 @@ def _timed(model, plan, table: Table, chains, repeats: int) -> dict[str, float]:
 
     compiled = jax.jit(steps).lower(chains.sampler, noise, table).compile()
     asked = compiled.memory_analysis()
-    size = asked.argument_size_in_bytes + asked.output_size_in_bytes + asked.temp_size_in_bytes
+    parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
+    size = sum(getattr(asked, part) for part in parts)
     return {**_times(lambda: compiled(chains.sampler, noise, table), repeats), "megabytes": size / 2**20}
 
 
@@ -190,7 +191,8 @@ def _files(folder: Path, shape: Shape) -> Iterator[OnDisk]:
         part = rng.uniform(0, 10, (min(ROWS_AT_A_TIME, shape.rows - start), 1)).astype(np.float32)
         noise = 0.1 * rng.standard_normal((len(part), shape.cells), np.float32)
         x[start : start + len(part)], y[start : start + len(part)] = part, np.sin(part + np.arange(shape.cells)) + noise
-    x.flush(), y.flush()
+    x.flush()
+    y.flush()
     return iter((OnDisk(folder / "x.npy"), OnDisk(folder / "y.npy")))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import checkpoint, tables
+from gpbae import tables
 from gpbae.batches import StreamBatch
 from gpbae.errors import InputError
 from gpbae.ondisk import Feed, OnDisk, Rows
@@ -20,14 +20,13 @@ BATCH = 256
 
 
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
-    """Sample the posterior given all rows; the table that is kept with the model is the sample."""
-    _check(estimator, x, y, run_dir)
+    """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
+    _check(estimator, x, y)
     labels = tables.group_codes(groups, len(y))
     chosen = _sample(labels, len(y), estimator.seed)
     some_x = None if x is None else _rows(x, chosen)
-    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(
-        some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]]
-    )
+    sample = (some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
     if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
         raise InputError(
             f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
@@ -49,17 +48,15 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
 
     feed = Feed(gather, len(y), batch_size, estimator.num_chains, estimator.seed)
     try:
-        estimator._sample(model, plan, table, decoder_of, encoder_of, latents, checkpoint.Keeper(), feed)
+        with estimator._keeping(run_dir, *sample, rows_on_disk=len(y)) as keeper:
+            estimator._sample(model, plan, table, decoder_of, encoder_of, latents, keeper, feed)
+            keeper.finish(estimator)
     finally:
         feed.close()
     return estimator
 
 
-def _check(estimator: Any, x: Any, y: OnDisk, run_dir: Any) -> None:
-    if run_dir is not None:
-        raise InputError(
-            "run_dir keeps a copy of the table, which OnDisk is there to avoid; fit without it, then save."
-        )
+def _check(estimator: Any, x: Any, y: OnDisk) -> None:
     if estimator.latents == "persistent":
         raise InputError("Latents of rows on disk are amortised; pass latents='auto', or an array to keep them.")
     if x is not None and len(x) != len(y):

@@ -44,10 +44,12 @@ SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
 @contextlib.contextmanager
-def keeping(path: Any, estimator: Any, x: Any, y: Any, groups: Any) -> Iterator["RunFolder"]:
+def keeping(
+    path: Any, estimator: Any, x: Any, y: Any, groups: Any, rows_on_disk: int | None = None
+) -> Iterator["RunFolder"]:
     """The folder of this run, begun or continued; locked, and listening to signals, as long as the context lasts."""
     folder = _path(path)
-    config, data = settings.text(estimator, x, y), settings.table(x, y, groups)
+    config, data = settings.text(estimator, x, y), settings.table(x, y, groups, rows_on_disk)
     _make(folder)
     lock = storage.Lock(folder)
     try:
@@ -92,6 +94,11 @@ def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
     content = storage.read(folder, CONFIG, manifest["files"][CONFIG])
     estimator, frame, inputs = settings.read(content, folder / CONFIG)
     data = storage.arrays(storage.read(folder, DATA, manifest["files"][DATA]), folder / DATA)
+    if settings.ON_DISK in data:
+        raise InputError(
+            f"{folder} holds a sample of a table of {int(data[settings.ON_DISK][0])} rows that stayed where it was: go "
+            "on in Python, by fit(x, y, groups, run_dir=...) with the same OnDisk files."
+        )
     return estimator, *settings.given(data, frame, inputs)
 
 

@@ -15,6 +15,7 @@ from gpbae.checkpoint import Arrays
 from gpbae.errors import InputError
 
 NOT_COMPARED = ("progress",)
+ON_DISK = "rows on disk"
 
 
 class Writer(values.Writer):
@@ -155,8 +156,9 @@ def _short(node: Any) -> str:
 # The table.
 
 
-def table(x: Any, y: Any, groups: Any) -> Arrays:
-    """x, y and groups as arrays; labels as numbers, which may stand for characters or dates."""
+def table(x: Any, y: Any, groups: Any, rows_on_disk: int | None = None) -> Arrays:
+    """x, y and groups as arrays; labels as numbers, which may stand for characters or dates.  Of a table that stays on
+    disk they are a sample, and its length is kept beside them."""
     seen = tables.observations(y)
     values = np.where(seen.mask, seen.values, np.nan)  # one NaN only
     data = {"y": values.reshape(len(values), *seen.frame.event_shape)}
@@ -165,6 +167,8 @@ def table(x: Any, y: Any, groups: Any) -> Arrays:
     if groups is not None:
         labels = tables.group_codes(groups, len(values))
         data |= _labels(labels.labels[labels.codes])
+    if rows_on_disk is not None:
+        data[ON_DISK] = np.array([rows_on_disk])
     return {name: np.ascontiguousarray(a) for name, a in data.items()}
 
 
