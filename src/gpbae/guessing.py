@@ -10,41 +10,36 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from gpbae.priors import GUESS_VARIANCE, AbstractLatentPrior, Memory, Query
+from gpbae import gp
+from gpbae.kernels import AbstractKernel
+from gpbae.priors import GUESS_VARIANCE, Query
 
-FEWEST_ROWS = 4
-STRETCHES = (3, 2, 1, 1)
+FEWEST_ROWS, MOST_ROWS = 4, 500
+STRETCHES = (5, 4, 3, 2, 1, 1)
 
 Latents = Float[Array, "G q C"]
 
 
 def follow_paths(
-    prior: AbstractLatentPrior, hyper: dict, memory: Memory | None, query: Query, guess: Latents,
+    kernels: tuple[AbstractKernel, ...], query: Query, guess: Latents,
     log_likelihood: Callable[[Latents], Float[Array, "G q"]],
 ) -> Latents:  # fmt: skip
-    """Guesses of blocks of rows; each stays, or moves onto the path through other rows of its block.
+    """Guesses of blocks of rows; each stays, or moves to the mean of a GP through other guesses of its block, whichever
+    has the larger log p(z | the others) + log p(y | z).
 
-    These are first those outside its stretch of the path, because neighbours that err together agree with each other,
-    then every other row.
+    The others are first those outside its stretch of the path, because neighbours that err together agree with each
+    other, then every other row.
     """
-    if guess.shape[1] < FEWEST_ROWS:
+    if not FEWEST_ROWS <= guess.shape[1] <= MOST_ROWS:
         return guess
     place = jnp.argsort(jnp.argsort(query.x[..., 0], axis=1), axis=1)
     z = guess
     for length in STRETCHES:
         for half in (0, 1):
             moving = (place // length) % 2 == half
-            path, variance = _path(prior, hyper, memory, query._replace(valid=query.valid & ~moving), z)
-            off = 0.5 * jnp.sum((z - path) ** 2 / (variance + GUESS_VARIANCE), axis=-1)
+            others = (query.x, query.valid & ~moving, z)
+            path, variance = gp.exact_marginals(kernels, others, query.x, jnp.asarray(GUESS_VARIANCE))
+            off = 0.5 * jnp.sum((z - path) ** 2 / (jnp.swapaxes(variance, 1, 2) + GUESS_VARIANCE), axis=-1)
             better = log_likelihood(path) > log_likelihood(z) - off
             z = jnp.where((better & moving)[..., None], path, z)
     return z
-
-
-def _path(prior, hyper, memory, query, z) -> tuple[Latents, Latents]:
-    """Where the rows that are valid say a block's path passes, and how far latents may lie from it."""
-    values, seed = prior.standardised(hyper, memory, query, z)
-    if values is None:
-        return prior.whitened(hyper, None, memory, query, seed)[0], jnp.zeros(z.shape)
-    law = prior.marginals(hyper, values, memory, query)
-    return jnp.mean(law.mean, axis=0), jnp.mean(law.variance, axis=0)

@@ -13,7 +13,7 @@ from gpbae import autoencoder, gp, guessing, hmc, redraw
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import FullBatch, Table
 from gpbae.linalg import cholesky_with_level
-from gpbae.priors import Batch, Memory, NormalPrior, Query, SparsePrior
+from gpbae.priors import Batch, FullPrior, Memory, NormalPrior, Query, SparsePrior
 
 NUM_BURN_IN = 60
 NUM_LEAPFROG = 8
@@ -251,9 +251,9 @@ def _start(model, draw, table, encoder, query, rows, key):
     G, q, F = seen.y.shape
     z = autoencoder.encode(encoder, seen.y.reshape(G * q, F), seen.mask.reshape(G * q, F), key).reshape(G, q, -1)
     recalled = memory(model, draw, table)
-    if not isinstance(model.prior, NormalPrior):
-        likelihood = lambda z: _log_cells(model, draw, query, rows, z)  # noqa: E731
-        z = guessing.follow_paths(model.prior, draw.shared["prior"], recalled, query, z, likelihood)
+    if isinstance(model.prior, SparsePrior | FullPrior):
+        kernels, _ = model.prior.hyper_reference.resolve(draw.shared["prior"])
+        z = guessing.follow_paths(kernels, query, z, lambda z: _log_cells(model, draw, query, rows, z))
     values, seed = model.prior.standardised(draw.shared["prior"], recalled, query, z)
     if values is not None:
         z_known = _known_seed(model, draw, recalled, query, z)

@@ -37,7 +37,7 @@ class Settings:
     thinning: int = 1
     sampler_steps: int = 30
     encoder_steps: int = 50
-    num_map_steps: int = 600
+    num_map_steps: int = 1000
     bae_num_warmup: int = 12
     bae_num_samples: int = 10
     num_encoded_draws: int = 20
