@@ -15,7 +15,7 @@ from gpbae.networks import MLP, Linear
 # Settings: change a number here and nowhere else.
 
 EVERY = {"latent_dim": 3, "decoder": Linear(), "encoder": MLP((20,), "tanh")}
-OVER_TIME = {**EVERY, "kernel": Frozen(RBF(lengthscale=0.02))}  # sampled, it falls to three samples of noise
+OVER_TIME = {**EVERY, "kernel": Frozen(RBF(lengthscale=0.02))}  # sampled, it falls to three samples
 MODELS = {
     "sgp-bae": {"estimator": "SGPBAE", "title": "SGP-BAE", **OVER_TIME, "num_inducing": 64},
     "dsgp-bae": {
