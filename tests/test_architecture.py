@@ -17,7 +17,7 @@ LAYERS = (
     "autoencoder batches evaluation redraw guessing",
     "refreshing",
     "inference posterior checkpoint recognition",
-    "health stiffness streamed",
+    "health stiffness streamed newcomers",
     "starting fitted large",
     "answers",
     "blocks",

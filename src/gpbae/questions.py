@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import blocks, posterior, tables
+from gpbae import blocks, newcomers, posterior, tables
 from gpbae.answers import LARGEST_ANSWER, Answers, unarrange
 from gpbae.blocks import Blocks, Given
 from gpbae.errors import InputError
@@ -226,10 +226,11 @@ class Questions(Answers):
         given = posterior.Rows(jnp.asarray(scaled[safe], self.table_.y.dtype),
                                jnp.asarray(mask[safe] & (rows < len(x_values))[..., None]))  # fmt: skip
         encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
-        z, eta, _ = posterior.refine(
-            self.model_, draws, self.table_, encoders, self._make_query(x_values, rows, slots), given,
-            self._key("refine"), self._refinement_steps,
-        )  # fmt: skip
+        query, key, num_steps = self._make_query(x_values, rows, slots), self._key("refine"), self._refinement_steps
+        if (slots < 0).all() and newcomers.can_refine(self.model_, given):
+            z, eta, _ = newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
+        else:
+            z, eta, _ = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
         return np.asarray(z), np.asarray(eta)
 
     @property
