@@ -10,6 +10,7 @@ import scipy.stats
 
 import checks
 from gpbae import likelihoods
+from gpbae.errors import InputError
 from gpbae.likelihoods import (
     Bernoulli,
     Blocks,
@@ -121,6 +122,7 @@ FAMILIES = {
     "gaussian": (Gaussian(noise=0.3), lambda eta: scipy.stats.norm(eta, 0.3)),
     "gaussian, fixed": (Gaussian(noise=2.0, learn_noise=False), lambda eta: scipy.stats.norm(eta, 2.0)),
     "gaussian, per column": (per_column(), lambda eta: scipy.stats.norm(eta, COLUMN_NOISE)),
+    "gaussian, with a floor": (Gaussian(noise=0.5, floor=0.4), lambda eta: scipy.stats.norm(eta, 0.5)),
     "student-t": (StudentT(scale=0.5, freedom=7.0), lambda eta: scipy.stats.t(7.0, eta, 0.5)),
     "heteroscedastic": (HeteroscedasticGaussian(), _heteroscedastic),
     "bernoulli": (
@@ -363,3 +365,15 @@ def test_a_cell_nothing_is_known_of_is_as_likely_as_its_column():
     likelihood = Bernoulli().initialise(np.where(mask, values, np.nan), mask)
     share = np.where(mask, values, 0).sum(axis=0) / mask.sum(axis=0)
     np.testing.assert_allclose(likelihood.mean(jnp.zeros((1, 3)))[0], share, atol=0.5 / mask.sum(axis=0).min())
+
+
+def test_noise_never_falls_below_its_floor_and_is_shown_as_it_is():
+    gaussian = Gaussian(noise=0.3, per_column=True, floor=0.1).initialise(np.zeros((2, 4)), np.ones((2, 4), bool))
+    np.testing.assert_allclose(gaussian.natural().log_noise, 0.3)
+    quiet = eqx.tree_at(lambda g: g.log_noise, gaussian, jnp.full(4, -20.0))
+    np.testing.assert_allclose(quiet.variance(jnp.asarray(ETA)), 0.01)
+    np.testing.assert_allclose(
+        Blocks((quiet, StudentT(scale=0.2)), ((0, 1, 2, 3), (4,))).natural().members[1].log_scale, 0.2
+    )
+    with pytest.raises(InputError, match="floor must be at least 0 and below its noise"):
+        Gaussian(noise=0.3, floor=0.3)

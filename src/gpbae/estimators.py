@@ -185,7 +185,8 @@ class GPBAE(BAE):
             raise InputError(
                 f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}."
             )
-        return tuple(start.choose_lengthscale(k, x, latents, codes, rng) for k in given)
+        own = [latents] if len(given) == 1 else np.split(latents, latent_dim, axis=1)
+        return tuple(start.choose_lengthscale(k, x, z, codes, rng) for k, z in zip(given, own, strict=True))
 
     def _hyper(self, kernels) -> Hyper:
         if not self.latent_noise >= 0 or (self.sample_latent_noise and self.latent_noise == 0):

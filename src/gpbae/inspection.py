@@ -89,8 +89,8 @@ class Inspection(Fitted):
             along = name.endswith((".lengthscale", ".period"))
             units = [f" ({dates[n].unit_name})" if n in dates else "" for n in (self.x_columns_ or []) if along]
             named |= _components(name, np.asarray(value).reshape(*shape, -1), self.x_columns_ if along else None, units)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"]):
-            named |= _components(_leaf_name(path), np.exp(np.asarray(leaf)).reshape(*shape, -1), self.frame_.names())
+        for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"].natural()):
+            named |= _components(_leaf_name(path), np.asarray(leaf).reshape(*shape, -1), self.frame_.names())
         return {**named, **self._predictive_scalars(draws, shape, dates)}
 
     def _predictive_scalars(self, draws, shape, dates) -> dict[str, np.ndarray]:

@@ -1,5 +1,7 @@
 """Arguments as a user writes them: text becomes values by a list of names, and nothing is executed."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,6 +71,21 @@ def test_settings_follow_the_table_and_yield_to_the_user():
     assert "num_warmup" not in arguments.suited("SGPBAE", small)
     found = arguments.suited("SGPBAE", long)
     assert found["latent_dim"] == 5 and found["thinning"] < 10
-    assert set(arguments.suited("BAE", long > 0)) == {"num_warmup", "num_samples", "thinning"}
+    assert set(arguments.suited("BAE", long > 0)) == {"num_map_steps", "num_warmup", "num_samples", "thinning"}
     assert arguments.suited("VAE", long) == {}
     assert arguments.estimator("SGPBAE", found | {"thinning": 7}).thinning == 7
+
+
+def test_longer_tables_get_fewer_sweeps():
+    runs = [arguments._short_run(rows) for rows in (500, 1500, 5000, 10**6)]
+    assert runs[0] == runs[1] == {"num_map_steps": 2000, "num_warmup": 300, "thinning": 10, "num_samples": 25}
+    assert all(a[name] >= b[name] for a, b in itertools.pairwise(runs) for name in a)
+    assert runs[-1]["num_warmup"] == 60 and runs[-1]["thinning"] == 2
+
+
+def test_a_column_of_counts_does_not_cost_the_real_ones_their_noises():
+    rng = np.random.default_rng(0)
+    real = pd.DataFrame(rng.standard_normal((60, 4)), columns=list("abcd"))
+    alone, among = (arguments.suited("SGPBAE", y) for y in (real, real.assign(n=rng.poisson(2, 60))))
+    assert alone["likelihood"] == among["likelihood"].default and alone["likelihood"].per_column
+    assert among["likelihood"].columns == {"n": "auto"} and "latent_dim" in among

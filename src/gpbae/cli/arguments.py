@@ -14,6 +14,9 @@ from gpbae.errors import InputError
 
 LONG_TABLE = 400
 MOST_NAMES = 8
+NOISE_FLOOR = 0.05
+"""In standard deviations of a column.  Columns that follow from each other, as absolute humidity does from temperature
+and relative humidity, would be copied to a noise of 0.005, and chains between such walls hardly move."""
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
 
 
@@ -47,26 +50,43 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 def suited(name: str, y: Any) -> dict[str, Any]:
     """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a noise for each
     column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they are."""
-    from gpbae.likelihoods import Gaussian
-
     if not hasattr(estimators, name):
         return {}
     kinds = _kinds(y)
-    is_real = kinds == {"real"}
-    found: dict[str, Any] = {"transform": "auto"} if "real" in kinds else {}
-    if is_real and y.shape[1] > 1:
-        found["likelihood"] = Gaussian(per_column=True)
-    if is_real and y.shape[1] > 3 and y.notna().any(axis=None):
+    real = [column for column, kind in kinds.items() if kind == "real"]
+    found: dict[str, Any] = {"transform": "auto"} if real else {}
+    if len(real) > 1:
+        found["likelihood"] = _with_noises([column for column in kinds if column not in real])
+    if real and len(kinds) > 3 and set(kinds.values()) <= {"real", "count"}:
         found["latent_dim"] = _num_latents(y)
-    return found | ({"num_warmup": 60, "num_samples": 25, "thinning": 2} if len(y) > LONG_TABLE else {})
+    return found | (_short_run(len(y)) if len(y) > LONG_TABLE else {})
 
 
-def _kinds(y: Any) -> set[str]:
-    """What the columns would be taken for: counts and flags with gaps are floats too."""
+def _short_run(num_rows: int) -> dict[str, int]:
+    """Lengths of a run that ends in minutes: what a sweep costs grows with the rows, so there are fewer of them, down
+    to a first look.  Steps of the MAP phase are a thirtieth of a sweep, and bring a chain farther at first."""
+    budget = {"num_map_steps": (3_000_000, 500, 2000), "num_warmup": (450_000, 60, 300), "thinning": (15_000, 2, 10)}
+    return {name: min(max(rows // num_rows, least), most) for name, (rows, least, most) in budget.items()} | {
+        "num_samples": 25
+    }
+
+
+def _kinds(y: Any) -> dict[str, str]:
+    """What every column would be taken for, by its name: counts and flags with gaps are floats too."""
     from gpbae import choice, tables
 
     seen = tables.observations(y)
-    return set(choice.choose("auto", seen)[0].kinds(seen.values.shape[1])) if seen.mask.any() else set()
+    if not seen.mask.any():
+        return {}
+    return dict(zip(map(str, y.columns), choice.choose("auto", seen)[0].kinds(seen.values.shape[1]), strict=True))
+
+
+def _with_noises(others: list[str]) -> Any:
+    """Real columns with a noise each; the others with what suits them, which must not cost the real ones theirs."""
+    from gpbae.likelihoods import Gaussian, Mixed
+
+    noisy = Gaussian(per_column=True, floor=NOISE_FLOOR)
+    return Mixed(dict.fromkeys(others, "auto"), default=noisy) if others else noisy
 
 
 def likelihoods_in_words(asked: Any, y: Any) -> str | None:

@@ -62,6 +62,10 @@ class AbstractLikelihood(eqx.Module):
         """A pytree of booleans: the leaves inferred along with everything else."""
         return jax.tree.map(lambda _: False, self)
 
+    def natural(self) -> Any:
+        """The same tree with leaves on the scale on which they are shown."""
+        return jax.tree.map(jnp.exp, self)
+
     def owners(self, num_columns: int) -> np.ndarray:
         """The column that each output speaks of, in order."""
         return np.arange(num_columns)

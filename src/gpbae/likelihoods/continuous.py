@@ -26,17 +26,23 @@ class Gaussian(AbstractReal):
     """y = η + noise · ξ.  The noise is in units of the standardised column, shared by all columns by default.
 
     A separately learned noise per column can copy one column exactly and ignore the rest, so `per_column` is
-    off unless asked for.
+    off unless asked for.  A `floor` forbids it: the noise is √(floor² + exp(2 log_noise)), and columns that follow
+    from each other do not make the posterior as stiff as they are exact.
     """
 
     log_noise: Float[Array, "..."]
     learn_noise: bool = eqx.field(static=True)
     per_column: bool = eqx.field(static=True)
+    floor: float = eqx.field(static=True)
 
-    def __init__(self, noise: float = 0.3, learn_noise: bool = True, per_column: bool = False):
-        self.log_noise = _log_noise(noise, "Gaussian")
+    def __init__(self, noise: float = 0.3, learn_noise: bool = True, per_column: bool = False, floor: float = 0.0):
+        log_noise = _log_noise(noise, "Gaussian")
+        if not 0 <= floor < noise:
+            raise InputError(f"Gaussian floor must be at least 0 and below its noise {noise}; got {floor}. Try 0.05.")
+        self.log_noise = log_noise + 0.5 * jnp.log1p(-(jnp.asarray(floor / noise, jnp.float64) ** 2))
         self.learn_noise = bool(learn_noise)
         self.per_column = bool(per_column)
+        self.floor = float(floor)
 
     def initialise(self, values: np.ndarray, mask: np.ndarray) -> "Gaussian":
         if not self.per_column:
@@ -46,8 +52,14 @@ class Gaussian(AbstractReal):
     def sampled(self) -> "Gaussian":
         return eqx.tree_at(lambda g: g.log_noise, self, self.learn_noise)
 
+    def natural(self) -> "Gaussian":
+        return jax.tree.map(self._above_floor, self)
+
+    def _above_floor(self, log_noise: Array) -> Array:
+        return jnp.sqrt(self.floor**2 + jnp.exp(2 * log_noise)) if self.floor else jnp.exp(log_noise)
+
     def _noise(self, eta: Array) -> Array:
-        return like(jnp.exp(self.log_noise), eta)
+        return like(self._above_floor(self.log_noise), eta)
 
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
         residual = jnp.where(mask, y, eta) - eta

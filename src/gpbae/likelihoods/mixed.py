@@ -78,6 +78,9 @@ class Blocks(AbstractLikelihood):
     def sampled(self) -> "Blocks":
         return Blocks(tuple(member.sampled() for member in self.members), self.columns)
 
+    def natural(self) -> "Blocks":
+        return Blocks(tuple(member.natural() for member in self.members), self.columns)
+
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
         return self._gather(lambda member, eta, y, mask: member.log_prob(y, mask, eta), eta, y, mask)
 
