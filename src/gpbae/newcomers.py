@@ -49,12 +49,12 @@ class Link(NamedTuple):
 
 
 class NormalLaw(NamedTuple):
-    """p(v, Z | y) near its mode: chol Λ of the precision of v, Z integrated out; chol Hₙ of the precision of zₙ given
-    v, and Hₙ⁻¹ Sₙ⁻¹, by which zₙ follows the GP."""
+    """p(v, Z | y) near its mode: chol Λ of the precision of v, Z integrated out; a root Rₙ Rₙᵀ = Hₙ⁻¹ of the covariance
+    of zₙ given v, and Hₙ⁻¹ Sₙ⁻¹, by which zₙ follows the GP."""
 
     mode: State
     values_factor: Float[Array, "G V V"]
-    latents_factor: Float[Array, "G q C C"]
+    latents_root: Float[Array, "G q C C"]
     follows: Float[Array, "G q C C"]
 
 
@@ -155,16 +155,16 @@ class Seen:
         H = W + prior
         pull = jnp.einsum("npc,np->nc", slopes.astype(jnp.float64), gradient)
         pull = pull + jnp.einsum("ncd,nd->nc", W, z.reshape(-1, C))
-        L = redraw._cholesky(H)
-        inverse = _inverse(L)
+        root = _inverse_root(H)
+        inverse = root @ jnp.swapaxes(root, 1, 2)
         follows = inverse / S[:, None]
-        L, W, pull, follows, inverse = (a.reshape(G, q, *a.shape[1:]) for a in (L, W, pull, follows, inverse))
+        root, W, pull, follows, inverse = (a.reshape(G, q, *a.shape[1:]) for a in (root, W, pull, follows, inverse))
         factor = jnp.linalg.cholesky(self._values_precision(W @ follows))
         b = jnp.einsum("gqcm,gqdc,gqd->gcm", self.link.weights, follows, pull).reshape(G, -1, 1)
         half = solve_triangular(factor, b)
         v = solve_triangular(factor, half, transpose=True).reshape(at.values.shape)
         z = jnp.einsum("gqcd,gqd->gqc", follows, self.link.mean(v)) + jnp.einsum("gqcd,gqd->gqc", inverse, pull)
-        return NormalLaw(State(v, z), factor, L, follows)
+        return NormalLaw(State(v, z), factor, root, follows)
 
     def _values_precision(self, informed: Float[Array, "G q C C"]) -> Float[Array, "G V V"]:
         """Λ = I + Σₙ Aₙᵀ (Sₙ + Wₙ⁻¹)⁻¹ Aₙ, Wₙ what the cells of row n say of zₙ; (S + W⁻¹)⁻¹ = W H⁻¹ S⁻¹."""
@@ -193,15 +193,15 @@ class Seen:
         shift = solve_triangular(law.values_factor, coordinates.values.reshape(G, -1, 1), transpose=True)
         shift = shift.reshape(coordinates.values.shape)
         along = jnp.einsum("gqcd,gqd->gqc", law.follows, self.link.mean(shift))
-        own = solve_triangular(law.latents_factor, coordinates.latents[..., None], transpose=True)[..., 0]
+        own = jnp.einsum("gqcd,gqd->gqc", law.latents_root, coordinates.latents)
         return State(law.mode.values + shift, law.mode.latents + along + own)
 
 
-def _inverse(L: Float[Array, "N C C"]) -> Float[Array, "N C C"]:
-    """(L Lᵀ)⁻¹, row by row."""
-    N, C, _ = L.shape
-    columns = [redraw._solve_transposed(L, redraw._solve(L, jnp.broadcast_to(e, (N, C)))) for e in jnp.eye(C)]
-    return jnp.stack(columns, axis=-1)
+def _inverse_root(H: Float[Array, "N C C"]) -> Float[Array, "N C C"]:
+    """L⁻ᵀ of H = L Lᵀ, row by row: trajectories multiply by it many times."""
+    N, C, _ = H.shape
+    L = redraw._cholesky(H)
+    return jnp.stack([redraw._solve_transposed(L, jnp.broadcast_to(e, (N, C))) for e in jnp.eye(C)], axis=-1)
 
 
 def _target(seen: Seen, law: NormalLaw) -> Any:
