@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-from gpbae import autoencoder, hmc, redraw
+from gpbae import autoencoder, guessing, hmc, redraw
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.linalg import solve_triangular
 from gpbae.posterior import Rows
@@ -105,9 +105,10 @@ class Seen:
     """The rows of new groups under one draw of the model: their joint density with the values, and its normal law."""
 
     def __init__(self, model: Autoencoder, draw: Position, query: Query, rows: Rows):
-        self.model, self.shared, self.rows = model, draw.shared, rows
+        self.model, self.shared, self.query, self.rows = model, draw.shared, query, rows
         self.likelihood = model.observe(draw.shared)
         assert isinstance(model.prior, SparsePrior)
+        self.prior = model.prior
         (G, q, D), C = query.x.shape, model.prior.latent_dim
         projection, variance = model.prior.project(draw.shared["prior"], query.x.reshape(G * q, D))
         weights = jnp.broadcast_to(projection.weights, (C, *projection.weights.shape[1:]))
@@ -115,15 +116,15 @@ class Seen:
         self.link = Link(jnp.moveaxis(weights, 2, 0).reshape(G, q, C, -1), variance)
 
     def guessed(self, encoder: PyTree, key: Key[Array, ""]) -> State:
-        """The encoder's latents where a row has cells and they are likelier for it than zero, and no values yet."""
+        """The encoder's latents, or where the path of rows that have cells passes if that explains a row better."""
         seen = self.model.presented(self.rows)
         G, q, F = seen.y.shape
         flat = (a.reshape(G * q, F) for a in (seen.y, seen.mask))
         guess = autoencoder.encode(encoder, *flat, key).reshape(G, q, -1)
-        zero = jnp.zeros_like(guess)
-        better = self._cells(guess) > self._cells(zero)
-        return State(jnp.zeros((G, guess.shape[2], self.link.weights.shape[3])),
-                     jnp.where(better[..., None], guess, zero))  # fmt: skip
+        query = self.query._replace(valid=self.query.valid & jnp.any(self.rows.mask, axis=-1))
+        prior, hyper = self.prior, self.shared["prior"]
+        z = guessing.follow_paths(prior.hyper_reference.resolve(hyper)[0], query, guess, self._cells)
+        return State(prior.standardised(hyper, None, query, z)[0], z)
 
     def _cells(self, z: Float[Array, "G q C"]) -> Float[Array, "G q"]:
         """log p(y observed | z), row by row."""
