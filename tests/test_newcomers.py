@@ -63,12 +63,12 @@ def test_one_row_of_a_new_group_has_the_posterior_that_quadrature_finds(name):
     """Not normal, and for the Student-t not even concave: trajectories must correct the normal law."""
     likelihood, cell, log_density = LIKELIHOODS[name]
     x, groups = np.repeat([[0.0], [1.0]], 2, axis=0), np.array([0, 0, 1, 1])
-    y = np.array([[0.0], [1.0], [1.0], [0.0]])
+    y = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     model = SGPBAE(decoder="identity", sample_hyperparameters=False, sample_inducing=False, standardise=False,
                    kernel=RBF(lengthscale=1.0), num_inducing=2, latent_noise=0.5, num_chains=2, num_warmup=2,
                    num_samples=2000, thinning=1, sampler_steps=1, encoder_steps=1, num_map_steps=0, progress=False,
                    likelihood=likelihood).fit(x, y, groups)  # fmt: skip
-    found = model.encode(x[:1], np.array([[cell]]), np.array(["new"]))
+    found = model.encode(x[:1], np.array([[cell, np.nan]]), np.array(["new"]))
     z = np.linspace(-8, 8, 4001)
     weight = stats.norm(0, np.sqrt(1 + 0.5**2)).pdf(z) * np.exp(log_density(z))
     weight /= weight.sum()

@@ -227,7 +227,8 @@ class Questions(Answers):
                                jnp.asarray(mask[safe] & (rows < len(x_values))[..., None]))  # fmt: skip
         encoders = eqx.combine(jax.tree.map(jnp.asarray, self.encoders_), self.encoder_static_)
         query, key, num_steps = self._make_query(x_values, rows, slots), self._key("refine"), self._refinement_steps
-        if (slots < 0).all() and newcomers.can_refine(self.model_, given):
+        has_gaps = not mask[rows[rows < len(x_values)]].all()  # else the encoder has seen all there is
+        if (slots < 0).all() and has_gaps and newcomers.can_refine(self.model_, given):
             z, eta, _ = newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
         else:
             z, eta, _ = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
