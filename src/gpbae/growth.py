@@ -25,7 +25,7 @@ from gpbae.ondisk import OnDisk
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROWS_AT_A_TIME = 500_000
+ROWS_AT_A_TIME = 50_000
 NUM_STEPS, NUM_SAMPLER_STEPS = 50, 10
 """In one program that is timed (a block of `fit` has hundreds); of a sweep from disk."""
 
@@ -186,11 +186,11 @@ def on_disk(shape: Shape, repeats: int) -> dict[str, float]:
 def _files(folder: Path, shape: Shape) -> Iterator[OnDisk]:
     x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (shape.rows, 1))
     y = np.lib.format.open_memmap(folder / "y.npy", "w+", np.float32, (shape.rows, shape.cells))
-    rng = np.random.default_rng(0)
+    rng, columns = np.random.default_rng(0), np.arange(shape.cells, dtype=np.float32)
     for start in range(0, shape.rows, ROWS_AT_A_TIME):
         part = rng.uniform(0, 10, (min(ROWS_AT_A_TIME, shape.rows - start), 1)).astype(np.float32)
         noise = 0.1 * rng.standard_normal((len(part), shape.cells), np.float32)
-        x[start : start + len(part)], y[start : start + len(part)] = part, np.sin(part + np.arange(shape.cells)) + noise
+        x[start : start + len(part)], y[start : start + len(part)] = part, np.sin(part + columns) + noise
     x.flush()
     y.flush()
     return iter((OnDisk(folder / "x.npy"), OnDisk(folder / "y.npy")))

@@ -22,7 +22,7 @@ BATCH = 256
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
     """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
     _check(estimator, x, y)
-    labels = tables.group_codes(groups, len(y))
+    labels = _groups(groups, len(y))
     chosen = _sample(labels, len(y), estimator.seed)
     some_x = None if x is None else _rows(x, chosen)
     sample = (some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
@@ -63,11 +63,19 @@ def _check(estimator: Any, x: Any, y: OnDisk) -> None:
         raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
 
 
+def _groups(groups: Any, num_rows: int) -> tables.Groups:
+    """Labels of the rows; without any, one label for all of them and no memory."""
+    if groups is not None:
+        return tables.group_codes(groups, num_rows)
+    one = tables.group_codes(None, 1)
+    return one._replace(codes=np.broadcast_to(one.codes, num_rows))
+
+
 def _sample(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
     """Random rows, and one of every group, in the order of the file."""
     rng = np.random.default_rng([seed, 7])
     chosen = rng.choice(num_rows, min(SAMPLE, num_rows), replace=False)
-    _, first = np.unique(labels.codes, return_index=True)
+    first = np.unique(labels.codes, return_index=True)[1] if len(labels.labels) > 1 else np.zeros(1, int)
     return np.unique(np.concatenate([chosen, first]))
 
 
