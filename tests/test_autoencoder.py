@@ -87,6 +87,17 @@ def test_a_law_made_beforehand_changes_nothing_but_what_it_holds(name):
     assert checks.relative_error(free(held), free(gradient)) < 1e-10
 
 
+def test_what_is_held_has_no_gradient_and_changes_no_other():
+    model, table, position = checks.make_model("sparse")
+    batch = checks.full_batch(table)
+    gradient, terms = checks.fresh(model.gradient)(position, batch)
+    held, same = checks.fresh(lambda p: model.gradient(p, batch, held=("inducing",)))(position)
+    assert checks.relative_error(same, terms) < 1e-12
+    assert np.any(gradient.shared["prior"]["inducing"]) and not np.any(held.shared["prior"]["inducing"])
+    without = lambda g: g._replace(shared={**g.shared, "prior": g.shared["prior"] | {"inducing": 0.0}})  # noqa: E731
+    assert checks.relative_error(without(held), without(gradient)) < 1e-10
+
+
 def test_a_hidden_row_is_ruled_by_its_prior_alone():
     """Whole rows may be missing: their latent's gradient is that of −log p(z)."""
     table = checks.ragged_table()

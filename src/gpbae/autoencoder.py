@@ -112,18 +112,20 @@ class Autoencoder(eqx.Module):
         return -sum(terms.values(), jnp.zeros(())), terms
 
     def gradient(
-        self, position: Position, batch: Batch, temperature: Array | None = None, law: AbstractLaw | None = None
-    ) -> tuple[Position, dict[str, Array]]:
+        self, position: Position, batch: Batch, temperature: Array | None = None, law: AbstractLaw | None = None,
+        held: tuple[str, ...] = (),
+    ) -> tuple[Position, dict[str, Array]]:  # fmt: skip
         """∇U on the full-data scale for global variables and with weight one for local ones.
 
-        Given the law of the latents at the position's hyper-parameters these are held, and their gradient is zero.
+        Hyper-parameters of the prior that are held have a gradient of zero, which costs nothing; given the law of the
+        latents at the position's hyper-parameters all of them are.
         """
 
         def energy(position):
-            if law is not None:
-                held = jax.lax.stop_gradient(position.shared["prior"])
-                position = position._replace(shared={**position.shared, "prior": held})
-            return self.energy(position, batch, temperature, law)
+            hyper = position.shared["prior"]
+            fixed = {name: value for name, value in hyper.items() if law is not None or name in held}
+            hyper = {**hyper, **jax.lax.stop_gradient(fixed)}
+            return self.energy(position._replace(shared={**position.shared, "prior": hyper}), batch, temperature, law)
 
         raw, terms = jax.grad(energy, has_aux=True)(position)
         unscaled = lambda tree: jax.tree.map(lambda g: g / batch.scale.astype(g.dtype), tree)  # noqa: E731

@@ -186,7 +186,8 @@ def _gradient_timer(case: Case, model, plan, table, static, chains) -> Callable:
 
         def once(p, _):
             batch = plan.batching.batch(table, selection)
-            gradient, _terms = model.gradient(p, batch, law=law)
+            held = inference.held_names(plan, p.shared)
+            gradient, _terms = model.gradient(p, batch, law=law, held=held)
             return jax.tree.map(lambda a, g: a - jnp.asarray(1e-9, a.dtype) * g, p, gradient), None
 
         return jax.lax.scan(once, part, None, length=case.num_steps)[0]

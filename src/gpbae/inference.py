@@ -120,6 +120,12 @@ def held_law(model, plan: Plan, table: Table, shared: dict[str, Any]) -> Abstrac
     return model.prior.law(shared["prior"], whole(table))
 
 
+def held_names(plan: Plan, shared: dict[str, Any]) -> tuple[str, ...]:
+    """Hyper-parameters that only move between sweeps: their scale is zero, so that their gradient would be for nothing,
+    and that of a determinantal prior costs as much as the kernel's own."""
+    return tuple(refreshing.held(shared["prior"], plan.weaves)) if plan.refresh else ()
+
+
 # One sweep.
 
 
@@ -131,7 +137,8 @@ def sampler_step(model, plan, table, settings, adapting, law, carry, key):
         selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     part = take(state, selection, plan)
-    gradient, terms = model.gradient(part.position, batch, settings.temperature, law)
+    held = held_names(plan, part.position.shared)
+    gradient, terms = model.gradient(part.position, batch, settings.temperature, law, held)
     part = jax.lax.cond(adapting, lambda s: sghmc.adapt(s, gradient, settings.temperature), lambda s: s, part)
     part, info = sghmc.step(key, part, gradient, _local_settings(settings, selection, plan))
     return (put(state, part, selection, plan), selection), (terms, info)
