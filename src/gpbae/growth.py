@@ -228,6 +228,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 def figure(rows: list[dict[str, Any]]) -> "Figure":
     """Step time and memory against each axis, on logarithmic scales."""
+    from matplotlib.ticker import NullFormatter
+
     from gpbae.plots.canvas import BLUE, VERMILION, canvas
 
     names = list(dict.fromkeys(r["experiment"] for r in rows if r["experiment"].startswith("growth")))
@@ -237,6 +239,8 @@ def figure(rows: list[dict[str, Any]]) -> "Figure":
         for key, colour, label in (("step_cpu_ms", BLUE, "step, CPU ms"), ("megabytes", VERMILION, "MB")):
             place.loglog([p["n"] for p in points], [p[key] for p in points], "o-", color=colour, label=label)
         place.set(title=name.removeprefix("growth in "))
+        for scale in (place.xaxis, place.yaxis):
+            scale.set_minor_formatter(NullFormatter())  # within one decade they would overlap
     places[0, 0].legend()
     for place in places.ravel()[len(names) :]:
         place.set_visible(False)
