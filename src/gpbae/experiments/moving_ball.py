@@ -39,7 +39,7 @@ MODELS = {
        for m in SWEEP},
 }  # fmt: skip
 BUDGETS = {
-    "full": {"num_chains": 2, "num_warmup": 80, "num_samples": 60, "thinning": 1},
+    "full": {"num_chains": 2, "num_warmup": 60, "num_samples": 50, "thinning": 1},
     "quick": {"num_chains": 1, "num_warmup": 40, "num_samples": 45, "thinning": 1},
     "smoke": {"num_chains": 2, "num_warmup": 4, "num_samples": 6, "thinning": 1, "sampler_steps": 4, "encoder_steps": 2,
               "num_map_steps": 40, "encoder": MLP((8,), "tanh"), "decoder": MLP((8,), "tanh"), "num_videos": 3,
