@@ -13,7 +13,7 @@ import pytest
 from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, io, load, storage, values
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
-from gpbae.likelihoods import Gaussian
+from gpbae.likelihoods import Bernoulli, Gaussian
 from saving import assert_survives
 
 QUICK = dict(num_chains=1, num_warmup=1, num_samples=4, thinning=1, sampler_steps=2, encoder_steps=1, num_map_steps=0,
@@ -297,3 +297,14 @@ def test_pickles_and_other_files_are_refused(copy, tmp_path):
     shutil.copy(tmp_path / "model.pkl", copy / io.ARRAYS)
     with pytest.raises(InputError, match="load takes decoder and encoder"):
         load(copy, network=1)
+
+
+@pytest.mark.parametrize(("likelihood", "later"), [(Gaussian(noise=0.4), "floor"), (Bernoulli(), "offset")])
+def test_a_field_that_came_later_means_what_was_before(likelihood, later):
+    """Models saved before floors and offsets still load, and say what they said."""
+    writer = values.Writer()
+    node = writer.write(likelihood)
+    del node["fields"][later]
+    twin = values.Reader(writer.arrays, {}).read(node)
+    assert jax.tree.structure(twin) == jax.tree.structure(likelihood)
+    assert not getattr(twin, later)

@@ -7,7 +7,7 @@ from sklearn.gaussian_process import kernels as reference
 
 from gpbae import start
 from gpbae.data.ball import affine_rmse, moving_ball
-from gpbae.kernels import RBF
+from gpbae.kernels import RBF, Linear
 
 
 def test_rows_that_say_nothing_start_where_a_gp_through_their_group_passes():
@@ -42,3 +42,10 @@ def test_a_ball_out_of_the_picture_is_not_in_its_middle():
     assert found.mean() > 0.95
     placed = start.on_their_paths(latents, found, videos.x, videos.groups, RBF(), rng)
     assert affine_rmse(placed, videos.paths)["rmse_coord"] < 0.6 * affine_rmse(latents, videos.paths)["rmse_coord"]
+
+
+def test_a_kernel_that_vanishes_where_nothing_is_told_is_no_obstacle():
+    x = np.linspace(-1, 1, 11)[:, None]
+    told = np.arange(11) != 5
+    out = start.on_their_paths(2 * x, told, x, np.zeros(11, int), Linear(), np.random.default_rng(0))
+    np.testing.assert_allclose(out[5], 0.0, atol=1e-9)

@@ -91,10 +91,12 @@ class BAE(Building, Streams, Inspection, Contract):
             keeper.finish(self)
 
     def _keeping(self, run_dir, x, y, groups, rows_on_disk=None):
-        if run_dir is None:
-            return contextlib.nullcontext(checkpoint.Keeper())
         from gpbae import following, runfolder
 
+        if run_dir is None:
+            if distributed.is_on():
+                following.check_alike(self, x, y, groups, rows_on_disk)
+            return contextlib.nullcontext(checkpoint.Keeper())
         kept = following if distributed.is_on() else runfolder
         return kept.keeping(run_dir, self, x, y, groups, rows_on_disk)
 

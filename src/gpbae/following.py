@@ -16,14 +16,19 @@ from gpbae.errors import GpbaeError, Interrupted
 from gpbae.watch import Watch
 
 
+def check_alike(estimator: Any, x: Any, y: Any, groups: Any, rows_on_disk: int | None = None) -> None:
+    """Refuse to begin where a process has another model or table."""
+    config, data = settings.text(estimator, x, y), settings.table(x, y, groups, rows_on_disk)
+    distributed.check_same(hashlib.sha256(config).digest(), "model and arguments")
+    distributed.check_same(hashlib.sha256(settings.fingerprint(data).encode()).digest(), "table")
+
+
 @contextlib.contextmanager
 def keeping(
     path: Any, estimator: Any, x: Any, y: Any, groups: Any, rows_on_disk: int | None = None
 ) -> Iterator["Agreed"]:
     """As `runfolder.keeping`, in every process."""
-    config, data = settings.text(estimator, x, y), settings.table(x, y, groups, rows_on_disk)
-    distributed.check_same(hashlib.sha256(config).digest(), "model and arguments")
-    distributed.check_same(hashlib.sha256(settings.fingerprint(data).encode()).digest(), "table")
+    check_alike(estimator, x, y, groups, rows_on_disk)
     with contextlib.ExitStack() as stack:
         problem, own, watch = None, Keeper(), None
         if distributed.number() == 0:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from gpbae import autoencoder, guessing, hmc, redraw
@@ -29,6 +30,8 @@ LEAST_SHARE = 1e-6
 together could vanish and a Newton step lead nowhere."""
 MOST_VALUES = 1_500
 """Values of a group, all latents together, whose precision is factorised for every draw."""
+LARGEST_MATRICES = 30_000_000
+"""Numbers in the slopes, or in the precisions and projections, of the groups that are refined at a time."""
 
 
 class State(NamedTuple):
@@ -59,23 +62,43 @@ class NormalLaw(NamedTuple):
 
 
 def can_refine(model: Autoencoder, rows: Rows) -> bool:
-    """Whether `refine` is for this prior, and its matrices fit in memory."""
-    num_rows, num_cells, C = rows.y.shape[0] * rows.y.shape[1], rows.y.shape[2], model.prior.latent_dim
-    if not isinstance(model.prior, SparsePrior) or not redraw.is_possible(num_rows, num_cells, C):
+    """Whether `refine` is for this prior, and the matrices of one group fit in memory."""
+    _, num_rows, num_cells = rows.y.shape
+    if not isinstance(model.prior, SparsePrior) or not redraw.is_possible(num_rows, num_cells, model.prior.latent_dim):
         return False
-    return C * model.prior.inducing_start.shape[0] <= MOST_VALUES
+    return _num_values(model) <= MOST_VALUES
 
 
-@eqx.filter_jit
+def _num_values(model: Autoencoder) -> int:
+    return model.prior.latent_dim * model.prior.inducing_start.shape[0]
+
+
+def _groups_at_a_time(model: Autoencoder, rows: Rows) -> int:
+    """How many groups have slopes, precisions and projections that fit in memory together."""
+    _, num_rows, num_cells = rows.y.shape
+    V, C = _num_values(model), model.prior.latent_dim
+    return max(1, LARGEST_MATRICES // max(V * (V + num_rows), num_rows * num_cells * C))
+
+
 def refine(
     model: Autoencoder, draws: Position, encoders: PyTree, query: Query, rows: Rows, key: Key[Array, ""],
     num_steps: int,
-) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q H"], Float[Array, " c"]]:  # fmt: skip
-    """Latents of new groups under p(v, Z | y observed, x, draw), and η; draws have axes (chain, draw).
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Latents of new groups under p(v, Z | y observed, x, draw), and η; draws have axes (chain, draw).  Groups are
+    independent given a draw, so many are refined some at a time."""
+    G, step = rows.y.shape[0], _groups_at_a_time(model, rows)
+    starts = range(0, G, step)
+    keys = jax.random.split(key, len(starts))
+    parts = [jax.tree.map(lambda a, g=g: a[g : g + step], (query, rows)) for g in starts]
+    found = [_refine_together(model, draws, encoders, *part, k, num_steps) for part, k in zip(parts, keys, strict=True)]
+    z, eta = (np.concatenate([np.asarray(f[i]) for f in found], axis=2) for i in (0, 1))
+    return z, eta
 
-    Along each chain's draws one chain of trajectories follows, `num_steps` per draw, in the coordinates of the draw's
-    own normal law, where it begins with a draw of it.  Returns also the mean acceptance per chain.
-    """
+
+@eqx.filter_jit
+def _refine_together(model, draws, encoders, query, rows, key, num_steps):
+    """Along each chain's draws one chain of trajectories follows, `num_steps` per draw, in the coordinates of the
+    draw's own normal law, where it begins with a draw of it.  Returns also the mean acceptance per chain."""
 
     def one_chain(item):
         chain_draws, encoder, k = item

@@ -253,7 +253,8 @@ def _start(model, draw, table, encoder, query, rows, key):
     recalled = memory(model, draw, table)
     if isinstance(model.prior, SparsePrior | FullPrior):
         kernels, _ = model.prior.hyper_reference.resolve(draw.shared["prior"])
-        z = guessing.follow_paths(kernels, query, z, lambda z: _log_cells(model, draw, query, rows, z))
+        told = query._replace(valid=query.valid & jnp.any(rows.mask, axis=-1))
+        z = guessing.follow_paths(kernels, told, z, lambda z: _log_cells(model, draw, query, rows, z))
     values, seed = model.prior.standardised(draw.shared["prior"], recalled, query, z)
     if values is not None:
         z_known = _known_seed(model, draw, recalled, query, z)

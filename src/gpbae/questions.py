@@ -221,7 +221,7 @@ class Questions(Answers):
         return z, eta
 
     def _refine_part(self, draws, x_values, scaled, mask, rows, slots):
-        """Latents and η of rows that were not fitted, (chain, draw, G, q, C) and (chain, draw, G, q, P)."""
+        """Latents and η of rows that were not fitted, (chain, draw, G, q, C) and (chain, draw, G, q, H)."""
         safe = np.minimum(rows, len(x_values) - 1)
         given = posterior.Rows(jnp.asarray(scaled[safe], self.table_.y.dtype),
                                jnp.asarray(mask[safe] & (rows < len(x_values))[..., None]))  # fmt: skip
@@ -229,9 +229,8 @@ class Questions(Answers):
         query, key, num_steps = self._make_query(x_values, rows, slots), self._key("refine"), self._refinement_steps
         has_gaps = not mask[rows[rows < len(x_values)]].all()  # else the encoder has seen all there is
         if (slots < 0).all() and has_gaps and newcomers.can_refine(self.model_, given):
-            z, eta, _ = newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
-        else:
-            z, eta, _ = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
+            return newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
+        z, eta, _ = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
         return np.asarray(z), np.asarray(eta)
 
     @property

@@ -71,7 +71,8 @@ def _conditional_means(kernel, features, latents, gone, kept, noise=0.01):
     near = kept[nearest.reshape(len(gone), num)]
     both = features[np.concatenate([near, gone[:, None]], axis=1)]
     K = np.asarray(jax.vmap(lambda f: gram(kernel, f, f))(jnp.asarray(both)))
-    covariance = K[:, :-1, :-1] + noise * np.mean(K[:, -1, -1]) * np.eye(num)
+    variance = np.mean(np.diagonal(K, axis1=1, axis2=2))
+    covariance = K[:, :-1, :-1] + noise * (variance if variance > 0 else 1.0) * np.eye(num)
     return np.einsum("rm,rmc->rc", np.linalg.solve(covariance, K[:, :-1, -1:])[..., 0], latents[near])
 
 

@@ -61,6 +61,8 @@ def _short(name: str) -> str:
 
 
 TYPES = _value_types()
+SINCE_VERSION_2 = {"likelihoods.Gaussian": {"floor": 0.0}, "likelihoods.Bernoulli": {"offset": None}}
+"""Fields that came later, with the value that means what was before."""
 ACTIVATION_NAMES = {function: name for name, function in networks.ACTIVATIONS.items()}
 
 
@@ -178,9 +180,10 @@ class Reader:
         if cls is None:
             raise Damaged(f"names an unknown type {node['type']!r}")
         names = cls._fields if hasattr(cls, "_fields") else [f.name for f in dataclasses.fields(cls)]
-        if set(names) != set(node["fields"]):
+        written = {**SINCE_VERSION_2.get(_short(node["type"]), {}), **node["fields"]}
+        if set(names) != set(written):
             raise Damaged(f"has other fields for {node['type']} than this release")
-        fields = {n: self.read(node["fields"][n]) for n in names}
+        fields = {n: self.read(written[n]) for n in names}
         if hasattr(cls, "_fields"):
             return cls(**fields)
         value = object.__new__(cls)  # as pytrees are rebuilt: checked and converted when first made, not again
