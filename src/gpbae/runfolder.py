@@ -296,8 +296,8 @@ class RunFolder(Keeper):
         number = self.watch.requested or signal.SIGINT
         kept = "everything until then is" if self.has_begun() else "its table is, but nothing to go on from,"
         raise Interrupted(
-            f"Stopped by {signal.Signals(number).name} after {where}; {kept} in {self.folder}. To go on: fit with the "
-            f"same arguments and run_dir, or `gpbae resume {shlex.quote(str(self.folder))}`.",
+            f"Stopped by {signal.Signals(number).name} after {where}; {kept} in {self.folder}. To go on: "
+            f"`gpbae resume {shlex.quote(str(self.folder))}`, or fit with the same arguments and folder.",
             number,
         )
 

@@ -203,3 +203,14 @@ def test_filling_touches_gaps_only():
     table = frame(a=["1.50", "-200", ""])
     columns = roles.Columns((), ("a",), missing=((None, -200.0),))
     assert roles.fill(table, pd.DataFrame({"a": [9.0, 8.0, 7.0]}), columns)["a"].tolist() == ["1.50", 8.0, 7.0]
+
+
+def test_predictions_of_yes_and_no_are_in_the_words_of_the_column():
+    table = pd.DataFrame({"rain": ["no", "yes", None, "no"], "wet": [True, False, True, True]})
+    plain = roles.Columns((), ("rain", "wet"))
+    kinds = roles.kinds(table, plain)
+    kept = roles.Columns((), ("rain", "wet"), kinds=kinds, words=roles.words(table, kinds))
+    again = roles.Columns.from_json(kept.to_json())
+    told = roles.in_words(pd.DataFrame({"rain": [True, False], "wet": [True, False]}), again)
+    assert told["rain"].tolist() == ["yes", "no"]
+    assert told["wet"].tolist() == [True, False]

@@ -55,11 +55,12 @@ def predict(
 
     Columns hold the mean of real numbers, the median of counts, the likeliest label.
     """
+    from gpbae.cli import roles
 
     def predicted(table, answer):
         done = table.rows.filter(table.columns.carried())
-        point = _whole(answer.point[list(table.columns.outputs)], table, answer)
-        return _beside(done, output, point, *_ends(table, answer, interval))
+        point = roles.in_words(answer.point[list(table.columns.outputs)], table.columns)
+        return _beside(done, output, _whole(point, table, answer), *_ends(table, answer, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
 

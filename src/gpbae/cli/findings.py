@@ -18,7 +18,7 @@ def diagnose(run: options.Run) -> None:
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
-    terminal.show(repr(model), ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
+    terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
     for words in frame.attrs["warnings"] or ["Nothing to complain of."]:
         print(words)
 

@@ -1,5 +1,6 @@
 """What a user should know of a table before it is fitted: likelihoods, logarithms, numbers that look like gaps."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ def before_fit(estimator: Any, y: Any) -> Iterator[str]:
             value, count = found
             yield (
                 f"{name}: {value:g} occurs {count} times, far from all other values. If it means missing, pass "
-                f"--missing {name}={value:g}."
+                f"--missing {shlex.quote(f'{name}={value:g}')}."
             )
 
 

@@ -96,7 +96,8 @@ def _table(rows: Any, columns: Any) -> Table:
 def _with_kinds(columns: Any, rows: Any) -> Any:
     from gpbae.cli import roles
 
-    return dataclasses.replace(columns, kinds=roles.kinds(rows, columns))
+    kinds = roles.kinds(rows, columns)
+    return dataclasses.replace(columns, kinds=kinds, words=roles.words(rows, kinds))
 
 
 def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import fnmatch
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ class Columns:
     dates: dict[str, Dates] = dataclasses.field(default_factory=dict)
     missing: tuple[tuple[str | None, parsing.Code], ...] = ()
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
@@ -47,6 +48,7 @@ class Columns:
             {name: Dates(**d) for name, d in plain.get("dates", {}).items()},
             tuple(missing),
             plain.get("kinds", {}),
+            plain.get("words", {}),
         )
 
     def stand_for_missing(self, name: str) -> tuple[parsing.Code, ...]:
@@ -157,6 +159,19 @@ def gaps(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
 
     found = {name: parsing.read(table[name], roles.stand_for_missing(name))[1] for name in roles.outputs}
     return pd.DataFrame(found, index=table.index)
+
+
+def words(table: "pandas.DataFrame", kinds: Mapping[str, str]) -> dict[str, list[str]]:
+    """What columns of yes and no call the two, where it is not False and True."""
+    truths = {name: parsing.truths(table[name]) for name, kind in kinds.items() if kind == parsing.BOOLEAN}
+    called = {name: [words.get(False, "False"), words.get(True, "True")] for name, words in truths.items()}
+    return {name: both for name, both in called.items() if both != ["False", "True"]}
+
+
+def in_words(cells: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
+    """Yes and no as the columns call them."""
+    called = {name: dict(zip((False, True), roles.words[name], strict=True)) for name in cells if name in roles.words}
+    return cells.assign(**{name: cells[name].map(lambda v, w=w: w.get(v, v)) for name, w in called.items()})
 
 
 def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":

@@ -33,7 +33,7 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], left:
     rows = [tuple(row) for row in rows]
     table = Table(title=title, title_justify="left")
     for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i < left else "right", overflow="fold", no_wrap=i == 0)
+        table.add_column(name, justify="left" if i < left else "right", overflow="fold", no_wrap=i >= left)
     for row in rows:
         table.add_row(*(_text(cell) for cell in row))
     console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_ELSEWHERE)
