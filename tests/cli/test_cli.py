@@ -136,7 +136,7 @@ def test_bench_shows_its_rows(tmp_path, monkeypatch, capsys):
     module = types.SimpleNamespace(run=lambda out: rows)
     monkeypatch.setitem(sys.modules, "gpbae.bench", module)
     monkeypatch.setattr(gpbae, "bench", module, raising=False)
-    assert run("bench", "--out", tmp_path) == 0
+    assert run("bench", "--out", tmp_path, "--no-growth") == 0
     assert "1.25" in capsys.readouterr().out
 
 
@@ -495,6 +495,8 @@ WRONG = {
     "log of resume nowhere": (["resume", "{here}", "--log-json", "{here}/none/log"], 1, "Could not open"),
     "odd interval to predict": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "0"], 2,
                                 "--interval"),
+    "no share of rows": ([*FIT, "--row-shards", "0"], 2, "--row-shards"),
+    "no share of rows to resume": (["resume", "{here}", "--row-shards", "0"], 2, "--row-shards"),
     "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "gpbae merge -h"),
     "one run to merge": (["merge", "{here}", "--out", "{here}/merged"], 1, "at least two"),
     "no runs to merge": (["merge", "{here}", "{here}", "--out", "{here}/merged"], 1, "does not hold a run"),

@@ -131,10 +131,10 @@ def resume(
     from gpbae import progress, runfolder
 
     is_first = runs.take_place(distributed, row_shards)
-    estimator, *data = runfolder.reopen(run)
-    if not is_first:
-        return runs.follow(estimator, data, run)
-    with progress.json_lines(log_json) as log:
+    with progress.json_lines(log_json if is_first else None) as log:
+        estimator, *data = runfolder.reopen(run)
+        if not is_first:
+            return runs.follow(estimator, data, run)
         runs.sample(estimator, data, run, quiet, log)
         if hidden := scores.open_wish(run):
             scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log)
