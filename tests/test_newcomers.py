@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from gpbae import SGPBAE, newcomers
+from gpbae import SGPBAE, newcomers, questions
 from gpbae.kernels import RBF, Constant, Matern32
 from gpbae.likelihoods import Bernoulli, Gaussian, StudentT
 
@@ -90,3 +90,26 @@ def test_one_row_of_a_new_group_has_the_posterior_that_quadrature_finds(name):
     mean, sd = weight @ z, np.sqrt(weight @ z**2 - (weight @ z) ** 2)
     assert abs(found.mean[0, 0] - mean) < 5 * sd / np.sqrt(4000)
     assert abs(found.sd[0, 0] / sd - 1) < 0.08
+
+
+def test_groups_that_hardly_move_are_counted():
+    with pytest.warns(UserWarning, match="2 of 3 new groups hardly moved"):
+        questions.warn_of_stuck(np.array([[0.8, 0.01, 0.9], [0.9, 0.8, 0.0]]), "groups")
+
+
+def test_groups_that_move_are_not(recwarn):
+    questions.warn_of_stuck(np.full((2, 3), 0.8), "groups")
+    assert not recwarn
+
+
+def test_an_answer_says_that_its_groups_hardly_moved(monkeypatch):
+    refine = newcomers.refine
+
+    def stuck(*arguments):
+        z, eta, acceptance = refine(*arguments)
+        assert acceptance.shape == (1, 1) and acceptance.min() > 0.5
+        return z, eta, 0.01 * acceptance
+
+    monkeypatch.setattr(newcomers, "refine", stuck)
+    with pytest.warns(UserWarning, match="1 of 1 new groups hardly moved"):
+        second_halves("rough", 0.3, 1)

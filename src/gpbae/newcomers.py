@@ -83,22 +83,22 @@ def _groups_at_a_time(model: Autoencoder, rows: Rows) -> int:
 def refine(
     model: Autoencoder, draws: Position, encoders: PyTree, query: Query, rows: Rows, key: Key[Array, ""],
     num_steps: int,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Latents of new groups under p(v, Z | y observed, x, draw), and η; draws have axes (chain, draw).  Groups are
-    independent given a draw, so many are refined some at a time."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Latents of new groups under p(v, Z | y observed, x, draw), η, and the mean acceptance of each chain and group;
+    draws have axes (chain, draw).  Groups are independent given a draw, so many are refined some at a time."""
     G, step = rows.y.shape[0], _groups_at_a_time(model, rows)
     starts = range(0, G, step)
     keys = jax.random.split(key, len(starts))
     parts = [jax.tree.map(lambda a, g=g: a[g : g + step], (query, rows)) for g in starts]
     found = [_refine_together(model, draws, encoders, *part, k, num_steps) for part, k in zip(parts, keys, strict=True)]
     z, eta = (np.concatenate([np.asarray(f[i]) for f in found], axis=2) for i in (0, 1))
-    return z, eta
+    return z, eta, np.concatenate([np.asarray(f[2]) for f in found], axis=1)
 
 
 @eqx.filter_jit
 def _refine_together(model, draws, encoders, query, rows, key, num_steps):
     """Along each chain's draws one chain of trajectories follows, `num_steps` per draw, in the coordinates of the
-    draw's own normal law, where it begins with a draw of it.  Returns also the mean acceptance per chain."""
+    draw's own normal law, where it begins with a draw of it."""
 
     def one_chain(item):
         chain_draws, encoder, k = item
@@ -119,7 +119,7 @@ def _refine_together(model, draws, encoders, query, rows, key, num_steps):
 
         keys = jax.random.split(key_rest, jax.tree.leaves(chain_draws)[0].shape[0])
         _, (z, eta, acceptance) = jax.lax.scan(follow, (mode, state), (chain_draws, keys))
-        return z, eta, jnp.mean(acceptance)
+        return z, eta, jnp.mean(acceptance, axis=0)
 
     return jax.lax.map(one_chain, (draws, encoders, jax.random.split(key, jax.tree.leaves(draws)[0].shape[0])))
 
@@ -253,12 +253,12 @@ def _burn_in(seen: Seen, mode: State, key: Key[Array, ""]) -> hmc.State:
 
 
 def _moved(seen: Seen, mode: State, state: hmc.State, num_steps: int, key: Key[Array, ""]):
-    """Coordinates after some trajectories, the latents they stand for, and the mean acceptance."""
+    """Coordinates after some trajectories, the latents they stand for, and each group's mean acceptance."""
     law = seen.normal_law(mode)._replace(mode=mode)
 
     def move(state, index):
         state, info = hmc.step(jax.random.fold_in(key, index), state, _target(seen, law), NUM_LEAPFROG)
-        return state, jnp.mean(info.acceptance)
+        return state, info.acceptance
 
     state, acceptance = jax.lax.scan(move, state, jnp.arange(num_steps))
-    return state, seen.placed(law, state.position).latents, jnp.mean(acceptance)
+    return state, seen.placed(law, state.position).latents, jnp.mean(acceptance, axis=0)

@@ -213,11 +213,11 @@ def jitter_levels(model: Autoencoder, draws: Position, table: Table) -> Int[Arra
 def refine(
     model: Autoencoder, draws: Position, table: Table, encoders: PyTree, query: Query, rows: Rows,
     key: Key[Array, ""], num_steps: int,
-) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q H"], Float[Array, " c"]]:  # fmt: skip
+) -> tuple[Float[Array, "c d G q C"], Float[Array, "c d G q H"], Float[Array, "c G"]]:  # fmt: skip
     """Latents of given rows under p(z | y observed, x, draw), and η: MCMC that starts from the encoder.
 
     Along each chain's draws one HMC chain follows, `num_steps` trajectories per draw after a burn-in on the first.
-    Draws have axes (chain, draw); returns also the mean acceptance per chain.
+    Draws have axes (chain, draw); returns also the mean acceptance of each chain and group.
     """
 
     def one_chain(item):
@@ -233,15 +233,15 @@ def refine(
 
             def move(s, index):
                 s, info = hmc.step(jax.random.fold_in(k, index), s, log_density, NUM_LEAPFROG)
-                return s, jnp.mean(info.acceptance)
+                return s, info.acceptance
 
             state, acceptance = jax.lax.scan(move, state, jnp.arange(num_steps))
             z = _latents(model, draw, table, query, state.position)
             eta = _expose(model, draw.shared, _decode(model, draw.shared, z), rows)
-            return state, (z, eta, jnp.mean(acceptance))
+            return state, (z, eta, jnp.mean(acceptance, axis=0))
 
         _, (z, eta, acceptance) = jax.lax.scan(follow, state, (chain_draws, _keys(key_rest, chain_draws)))
-        return z, eta, jnp.mean(acceptance)
+        return z, eta, jnp.mean(acceptance, axis=0)
 
     return jax.lax.map(one_chain, (draws, encoders, _keys(key, draws)))
 

@@ -1,5 +1,6 @@
 """What a fitted model is asked: rows in, predictive distributions out."""
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +19,8 @@ from gpbae.priors import NormalPrior, Query
 from gpbae.recognition import recognise, remaining
 
 Answer = Predictive | LargePredictive
+LEAST_ACCEPTANCE = 0.05
+"""Of proposals made while latents of new rows are refined; 80 % are aimed at."""
 
 
 class Questions(Answers):
@@ -229,9 +232,12 @@ class Questions(Answers):
         query, key, num_steps = self._make_query(x_values, rows, slots), self._key("refine"), self._refinement_steps
         has_gaps = not mask[rows[rows < len(x_values)]].all()  # else the encoder has seen all there is
         if (slots < 0).all() and has_gaps and newcomers.can_refine(self.model_, given):
-            return newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
-        z, eta, _ = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
-        return np.asarray(z), np.asarray(eta)
+            z, eta, acceptance = newcomers.refine(self.model_, draws, encoders, query, given, key, num_steps)
+        else:
+            found = posterior.refine(self.model_, draws, self.table_, encoders, query, given, key, num_steps)
+            z, eta, acceptance = map(np.asarray, found)
+        warn_of_stuck(acceptance, "groups" if (slots < 0).all() else "rows")
+        return z, eta
 
     @property
     def _refinement_steps(self) -> int:
@@ -273,6 +279,18 @@ def by_row(rows: np.ndarray, slots: np.ndarray, num_rows: int) -> np.ndarray:
     valid = rows < num_rows
     out[rows[valid]] = np.broadcast_to(slots[:, None], rows.shape)[valid]
     return out
+
+
+def warn_of_stuck(acceptance: np.ndarray, what: str) -> None:
+    """Say how many groups (or rows) hardly moved in some chain while they were refined; (chain, group)."""
+    stuck = (acceptance.min(axis=0) < LEAST_ACCEPTANCE).sum()
+    if stuck:
+        warnings.warn(
+            f"The latents of {stuck} of {acceptance.shape[1]} new {what} hardly moved while they were refined (fewer "
+            f"than {LEAST_ACCEPTANCE:.0%} of the proposals were accepted), so their intervals may be too narrow. Fit "
+            "the model with these rows to be sure.",
+            stacklevel=6,
+        )
 
 
 def with_filled(answer: Predictive, seen: tables.Observations, index: Any) -> Predictive:

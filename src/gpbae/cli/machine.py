@@ -25,7 +25,7 @@ def verify(
         raise GpbaeError(f"Cannot write {page}: there is no folder {page.parent}. Make it, or name another one.")
     checks = theory.run(quick=quick, listener=terminal.say)
     rows = [(c.name, c.figure, c.bar, terminal.verdict(c.passed), f"{c.seconds:.1f}") for c in checks]
-    terminal.show("Theory against this machine", ("check", "figure", "bar", "verdict", "seconds"), rows)
+    terminal.show("Theory against this machine", ("check", "figure", "bar", "verdict", "seconds"), rows, left=4)
     if page is not None:
         page.write_text(theory.page(checks, quick), encoding="utf-8")
     failed = [c.name for c in checks if not c.passed]
