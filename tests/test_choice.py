@@ -38,6 +38,14 @@ def words(argument, y):
     return choice.choose(argument, tables.observations(y))[1]
 
 
+def test_choices_are_told_in_words():
+    assert choice.in_words(words("auto", np.ones((3, 2)) * 0.5)) == "gaussian"
+    chosen = {"a": "gaussian: real numbers", "n": "poisson: whole numbers", "b": "gaussian: as asked"}
+    assert choice.in_words(chosen) == "gaussian for a, b; poisson for n"
+    many = {f"n{i}": "poisson: whole numbers" for i in range(9)}
+    assert choice.in_words({"a": "gaussian: real numbers", **many}).endswith("n6, n7 …")
+
+
 def test_every_column_gets_a_likelihood_that_suits_it():
     found = words("auto", FRAME)
     assert {name: text.split(":")[0] for name, text in found.items()} == {n: w for n, (_, w) in COLUMNS.items()}

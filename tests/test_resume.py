@@ -63,6 +63,14 @@ def test_a_finished_run_is_not_run_again(uninterrupted, tmp_path):
     assert [event["phase"] for event in events] == ["resumed"]
 
 
+def test_a_run_that_goes_on_is_compiled_first(tmp_path, every_block):
+    with pytest.raises(runs.Stop):
+        runs.fit(CHEAPEST, tmp_path / "run", runs.stopping("sampling", 2))
+    phases = []
+    runs.fit(CHEAPEST, tmp_path / "run", lambda event: phases.append(event["phase"]))
+    assert phases[:2] == ["resumed", "compiling"] and set(phases[2:]) == {"sampling"}
+
+
 def test_history_survives(tmp_path, every_block):
     with pytest.raises(runs.Stop):
         runs.fit(CHEAPEST, tmp_path / "run", runs.stopping("sampling", 2))

@@ -1,6 +1,7 @@
 """Which likelihood each column gets: the one that was asked for, or one that suits what the column holds."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ LEAST_SCATTER, POISSON_SCATTER, LARGE_SCATTER = 0.5, 1.2, 10.0
 """Variance over mean.  Below the first, whole numbers are no counts; above the second, a Poisson is too narrow; above
 the third, whole numbers may be counts though no zero was seen."""
 UNSEEN_ZEROS = 3.0
+MOST_NAMES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +142,19 @@ def _are_large_counts(y: np.ndarray) -> bool:
     skewness = np.mean((y - m) ** 3) / variance**1.5
     d = (variance - m) / m**2
     return bool(skewness >= np.sqrt(variance) / m and y.size * (1 + d * m) ** (-1 / d) < UNSEEN_ZEROS)
+
+
+def in_words(chosen: Mapping[str, str]) -> str:
+    """Which likelihood goes with which columns, of what `choose` says of each; one word where all have the same."""
+    columns: dict[str, list[str]] = {}
+    for name, words in chosen.items():
+        columns.setdefault(words.split(":")[0], []).append(name)
+    if len(columns) == 1:
+        return next(iter(columns))
+    return "; ".join(
+        f"{word} for {', '.join(names[:MOST_NAMES])}" + (" …" if len(names) > MOST_NAMES else "")
+        for word, names in columns.items()
+    )
 
 
 def word_of(likelihood: AbstractLikelihood) -> str:

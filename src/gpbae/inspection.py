@@ -1,7 +1,7 @@
 """How well a fitted model was sampled: function-space quantities, kinetic temperatures, one frame for all draws."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +12,7 @@ import numpy as np
 from gpbae import diagnostics, networks, posterior
 from gpbae.autoencoder import Position, encode
 from gpbae.fitted import Fitted, merge
+from gpbae.likelihoods import Blocks
 from gpbae.priors import NormalPrior
 
 NUM_REFERENCE_ROWS = 300
@@ -89,8 +90,8 @@ class Inspection(Fitted):
             along = name.endswith((".lengthscale", ".period"))
             units = [f" ({dates[n].unit_name})" if n in dates else "" for n in (self.x_columns_ or []) if along]
             named |= _components(name, np.asarray(value).reshape(*shape, -1), self.x_columns_ if along else None, units)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(draws.shared["likelihood"].natural()):
-            named |= _components(_leaf_name(path), np.asarray(leaf).reshape(*shape, -1), self.frame_.names())
+        for name, labels, leaf in _noises(draws.shared["likelihood"].natural(), self.frame_.names()):
+            named |= _components(name, np.asarray(leaf).reshape(*shape, -1), labels)
         return {**named, **self._predictive_scalars(draws, shape, dates)}
 
     def _predictive_scalars(self, draws, shape, dates) -> dict[str, np.ndarray]:
@@ -190,10 +191,24 @@ def _components(
     return {f"{name}[{labels[i]}]{units[i]}": draws[:, :, i] for i in range(min(num, MOST_COMPONENTS))}
 
 
+def _noises(likelihood: Any, names: list[str]) -> Iterator[tuple[str, list[str], Any]]:
+    """Sampled leaves: `noise` of log_noise, the columns it has a component for, and its draws.
+
+    In a table of several likelihoods a leaf that a block shares, or has for its one column, is named after them.
+    """
+    if not isinstance(likelihood, Blocks):
+        yield from ((_leaf_name(path), names, leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(likelihood))
+        return
+    for member, columns in zip(likelihood.members, likelihood.columns, strict=True):
+        mine = [names[i] for i in columns]
+        few = ", ".join([*mine[:MOST_INPUTS], *(["…"] if len(mine) > MOST_INPUTS else [])])
+        for path, leaf in jax.tree_util.tree_leaves_with_path(member):
+            is_vector = leaf.ndim > 1 and leaf.shape[1] > 1
+            yield _leaf_name(path) + ("" if is_vector else f"[{few}]"), mine, leaf
+
+
 def _leaf_name(path) -> str:
-    """`noise` for the leaf log_noise; in a table of several likelihoods, the leaf's block goes before."""
-    words = [str(getattr(key, "name", getattr(key, "idx", ""))) for key in path if not hasattr(key, "key")]
-    return " ".join(word for word in words if word != "members").replace("log_", "")
+    return " ".join(str(getattr(key, "name", getattr(key, "idx", ""))) for key in path).replace("log_", "")
 
 
 def _weighted(tree, sizes) -> tuple[float, float]:

@@ -97,7 +97,10 @@ class Sampler:
     def _go_on(self, saved: checkpoint.Snapshot) -> None:
         checkpoint.restore(self, saved)
         self.started -= max((event["seconds"] for event in self.history), default=0.0)
-        self._say(phase="resumed", at=self.phase, block=self.block, **self._sweeps())
+        where = self._sweeps()
+        self._say(phase="resumed", at=self.phase, block=self.block, done=1, total=1, **where)
+        if where["sweep"] < where["sweeps"]:
+            self._say(phase="compiling")
 
     def _sweeps(self) -> dict[str, int]:
         """How far it is, in sweeps of the whole run."""

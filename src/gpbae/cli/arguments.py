@@ -13,7 +13,6 @@ from gpbae.cli import expressions
 from gpbae.errors import InputError
 
 LONG_TABLE = 400
-MOST_NAMES = 8
 NOISE_FLOOR = 0.05
 """In standard deviations of a column.  Columns that follow from each other, as absolute humidity does from temperature
 and relative humidity, would be copied to a noise of 0.005, and chains between such walls hardly move."""
@@ -94,16 +93,10 @@ def likelihoods_in_words(asked: Any, y: Any) -> str | None:
     from gpbae import choice, tables
 
     seen = tables.observations(y)
-    columns: dict[str, list[str]] = {}
-    for name, words in choice.choose(asked, seen)[1].items():
-        columns.setdefault(words.split(":")[0], []).append(name)
-    if set(columns) == {"gaussian"} or not seen.mask.any():
+    words = choice.in_words(choice.choose(asked, seen)[1])
+    if words == "gaussian" or not seen.mask.any():
         return None
-    parts = [
-        f"{word} for {', '.join(names[:MOST_NAMES])}" + (" …" if len(names) > MOST_NAMES else "")
-        for word, names in columns.items()
-    ]
-    return f"Likelihoods: {'; '.join(parts)}. Change them with --set likelihood=…"
+    return f"Likelihoods: {words}. Change them with --set likelihood=…"
 
 
 def _num_latents(y: Any) -> int:
