@@ -9,6 +9,7 @@ from gpbae.cli import terminal
 from gpbae.errors import InputError
 
 FEWEST_ROWS = 2
+MOST_NAMES = 8
 
 
 class Wish(NamedTuple):
@@ -123,25 +124,46 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
     from gpbae.cli import roles
 
     taken = [*columns.carried(), *roles.resolve(table, names(wish.exclude))]
+    left = []
     if names(wish.outputs) in ([], ["all"]):
         found = roles.all_outputs(table, taken, columns)
+        left = [name for name in table.columns if name not in (*found, *taken)]
         if found:
-            _say_left(table, columns, [name for name in table.columns if name not in (*found, *taken)])
+            _say_left(table, columns, left)
     else:
         found = roles.resolve(table, names(wish.outputs))
         if twice := sorted(set(columns.carried()) & set(found)):
             raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
         found = [name for name in found if name not in taken]
+    _check_values(table, columns, found or left)
     if not found:
-        raise InputError("There is no column of numbers left to model; name one with --outputs.")
+        words = f" but words in {_some(left)}" if left else ""
+        raise InputError(f"There is no column of numbers left to model{words}; name one with --outputs.")
     return found
+
+
+def _check_values(table: Any, columns: Any, wanted: list[str]) -> None:
+    """Refuse columns that have no value between them."""
+    if wanted and _empty(table, columns, wanted) == wanted:
+        raise InputError(
+            f"Expected at least one observed cell to learn from; got nothing but gaps in {_some(wanted)} "
+            f"({len(table)} rows). Look whether --missing, or --from and --to, leave anything; else name another table."
+        )
+
+
+def _empty(table: Any, columns: Any, names: list[str]) -> list[str]:
+    from gpbae.cli import parsing
+
+    return [name for name in names if parsing.read(table[name], columns.stand_for_missing(name))[1].all()]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
 def _say_left(table: Any, columns: Any, names: list[str]) -> None:
     """Which columns are not modelled, and why."""
-    from gpbae.cli import parsing
-
-    empty = [name for name in names if parsing.read(table[name], columns.stand_for_missing(name))[1].all()]
+    empty = _empty(table, columns, names)
     if words := [name for name in names if name not in empty]:
         terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named in --outputs.")
     if empty:

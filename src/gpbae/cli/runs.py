@@ -76,7 +76,10 @@ def load(run: Path) -> tuple[Any, Any]:
     from gpbae import io
 
     read_as = columns(run)
-    return io.load(run if (run / io.MANIFEST).exists() else run / "model"), read_as
+    folder = run if (run / io.MANIFEST).exists() else run / "model"
+    if not folder.exists():
+        raise InputError(f"The fit in {run} was stopped before it began to sample; call `gpbae fit` as before.")
+    return io.load(folder), read_as
 
 
 def columns(run: Path) -> Any:
@@ -85,12 +88,32 @@ def columns(run: Path) -> Any:
     from gpbae.cli import roles
 
     content = runfolder.columns(run)
+    if content is None:
+        raise InputError(_no_run(run))
     try:
-        return roles.Columns.from_json(content or b"")
+        return roles.Columns.from_json(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{run} does not hold a run of `gpbae fit`: its columns.json cannot be read. Name the folder of --out."
+            f"{run} does not hold a run of `gpbae fit`: its {runfolder.COLUMNS} cannot be read. Fit again, or name "
+            "another folder."
         ) from error
+
+
+def _no_run(folder: Path) -> str:
+    """What a folder holds instead of a run, and what to do."""
+    from gpbae import runfolder, storage
+
+    inside = sorted(file.parent.name for file in folder.glob(f"*/{runfolder.COLUMNS}"))
+    if (folder / storage.MANIFEST).exists():
+        found = "it was fitted or saved in Python. Open it there, with gpbae.load"
+    elif inside:
+        found = f"there are runs inside it. Name one of them, such as {folder / inside[0]}"
+    else:
+        found = (
+            f"there is no {runfolder.COLUMNS} in it. Name the folder that was --out of a fit, or fit first: gpbae fit "
+            f"data.csv --inputs time --out {folder}"
+        )
+    return f"{folder} does not hold a run of `gpbae fit`: {found}."
 
 
 def is_sampled(model: Any) -> bool:
