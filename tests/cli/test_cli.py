@@ -16,6 +16,7 @@ from gpbae import __version__, cli
 from gpbae.cli import files, long, pieces, roles, runs
 from gpbae.cli.app import app
 from gpbae.errors import GpbaeError, InputError
+from gpbae.report import trust
 
 GROUP = typer.main.get_command(app)
 INNER = {name: list(getattr(command, "commands", [])) for name, command in GROUP.commands.items()}
@@ -43,7 +44,7 @@ def run(*arguments):
 
 
 def test_help_loads_nothing_heavy():
-    heavy = ("gpbae.estimators", "equinox", "pandas", "scipy", "matplotlib", "altair", "sklearn", "arviz_stats")
+    heavy = "gpbae.estimators equinox numpy pandas scipy matplotlib altair sklearn arviz_stats".split()
     script = f"import sys, gpbae.cli; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -218,16 +219,17 @@ def test_every_model_can_be_named():
 
 @pytest.fixture
 def small(tmp_path):
-    """A table of counts, yes and no and a real number, all with gaps, and how to fit it in a moment."""
+    """A table of counts, yes and no, a real number and labels, all with gaps, and how to fit it in a moment."""
     rng = np.random.default_rng(0)
-    lines = ["t,catch,open,level"]
+    lines = ["t,catch,open,level,sea"]
     for i in range(40):
         cells = [str(rng.poisson(3)), "Yes" if rng.random() < 0.5 else "No", f"{np.sin(i / 5):.3f}"]
+        cells.append(rng.choice(["calm", "rough", "wild"]))
         lines.append(",".join([str(i), *("n.d." if rng.random() < 0.1 else cell for cell in cells)]))
     (tmp_path / "small.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "tiny.toml").write_text(TINY)
-    return ["fit", tmp_path / "small.csv", "--inputs", "t", "--missing", "n.d.", "--config", tmp_path / "tiny.toml",
-            "--out", tmp_path / "run"]  # fmt: skip
+    return ["fit", tmp_path / "small.csv", "--inputs", "t", "--outputs", "catch,open,level,sea", "--missing", "n.d.",
+            "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run"]  # fmt: skip
 
 
 def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
@@ -272,13 +274,19 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
 
 
 def _check_marked(before, after):
-    """Filled cells are marked and look like the others: whole numbers, yes and no."""
-    gaps = before[["catch", "open", "level"]] == "n.d."
+    """Filled cells are marked and look like the others: whole numbers, yes and no, labels; what has no interval has a
+    probability, and a gap gets what is likeliest."""
+    names = ["catch", "open", "level", "sea"]
+    gaps = before[names] == "n.d."
     assert gaps.any().all()
-    np.testing.assert_array_equal(after[["catch_imputed", "open_imputed", "level_imputed"]] == "True", gaps)
+    np.testing.assert_array_equal(after[[f"{name}_imputed" for name in names]] == "True", gaps)
     assert after[["catch", "catch_lower", "catch_upper"]].map(str.isdigit).all(axis=None)
-    assert set(after["open"]) == {"Yes", "No"}
     assert (after["level"] != "n.d.").all()
+    assert set(after["open"]) == {"Yes", "No"} and set(after["sea"]) == {"calm", "rough", "wild"}
+    assert not {"open_lower", "open_upper", "sea_lower", "sea_upper"} & set(after.columns)
+    yes, label = (after[f"{name}_probability"].astype(float) for name in ("open", "sea"))
+    assert yes.between(0, 1).all() and ((yes > 0.5) == (after["open"] == "Yes"))[gaps["open"]].all()
+    assert label.between(0, 1).all() and (label > 1 / 3)[gaps["sea"]].all()
 
 
 def test_evaluation_is_kept_beside_the_run(fitted):
@@ -317,6 +325,31 @@ def test_predict_needs_inputs_and_groups_only(table, fitted):
     done = pd.read_csv(table / "predicted.csv", dtype={"id": str})
     assert list(done["id"]) == ["000", "new"] and list(done["time"]) == times
     assert {"a", "b", "a_lower", "b_upper"} <= set(done.columns)
+
+
+def test_rows_outside_what_was_fitted_are_counted(table, fitted, capsys):
+    far = table / "far.csv"
+    far.write_text("time,id\n2004-03-28T02:00+01:00,000\n2014-03-28T02:00+01:00,000\n2004-03-28T02:00+01:00,new\n")
+    assert run("predict", fitted, far, "-o", table / "far_predicted.csv") == 0
+    words = (
+        "2 of 3 rows lie outside what was fitted: 1 beyond the range of time in their group, 1 in groups never seen."
+    )
+    assert words in capsys.readouterr().err
+    assert run("predict", fitted, table / "data.csv", "-o", table / "near.csv") == 0
+    assert "outside" not in capsys.readouterr().err
+    assert run("predict", fitted, far, "-o", table / "far_quietly.csv", "-q") == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("light", trust.Light)
+def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch, capsys):
+    monkeypatch.setattr(trust, "checks", lambda model, frame: [trust.Check("R-hat", "2", light)])
+    assert run("encode", fitted, table / "data.csv", "-o", table / f"{light}.csv") == 0
+    said = f"The light of this run is red (R-hat): not to be relied on yet. Look at: gpbae diagnose {fitted}"
+    assert (said in capsys.readouterr().err) == (light == trust.Light.RED)
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run("diagnose", fitted) == 0
+    assert f"Light: {light}. {light.meaning}" in capsys.readouterr().out
 
 
 def test_encode_writes_latents_row_by_row(table, fitted):
@@ -416,7 +449,8 @@ WRONG = {
     "pattern without match": ([*FIT, "--outputs", "z*"], 1, "matches 'z*'"),
     "named twice": ([*FIT, "--outputs", "a,a"], 1, "named once"),
     "known and modelled": ([*FIT, "--outputs", "a,t"], 1, "got t as both"),
-    "nothing left": ([*FIT, "--exclude", "a,b"], 1, "no column of numbers left"),
+    "nothing left": ([*FIT, "--exclude", "a,b"], 1,
+                     "no column of numbers left to model but words in id; name one with --outputs"),
     "no inputs": (["fit", "{here}/good.csv", "--out", "{here}/run"], 2, "--inputs"),
     "unknown flag": ([*FIT, "--nonsense"], 2, "--nonsense"),
     "no such file": (["fit", "{here}/none.csv", "--inputs", "t", "--out", "{here}/run"], 2, "none.csv"),
@@ -437,8 +471,14 @@ WRONG = {
         ["fit", "{here}/word.csv", "--inputs", "t", "--from", "2", "--out", "{here}/run"], 1, "got 'oops' on line 3",
     ),
     "all missing": (
-        ["fit", "{here}/blank.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1, "observed cell",
+        ["fit", "{here}/blank.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1,
+        "Expected at least one observed cell to learn from; got nothing but gaps in a (2 rows). Look whether --missing",
     ),
+    "all missing by default": (
+        ["fit", "{here}/blank.csv", "--inputs", "t", "--out", "{here}/run"], 1, "nothing but gaps in a (2 rows)",
+    ),
+    "all said to be missing": ([*FIT, "--outputs", "b", "--missing", "3", "--missing", "4", "--missing", "6"], 1,
+                               "nothing but gaps in b (3 rows)"),
     "text as input": (["fit", "{here}/good.csv", "--inputs", "id", "--out", "{here}/run"], 1, "--groups id"),
     "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1,
                         "Input 't' must be a number in every row; got '' on line 3."),
@@ -550,6 +590,24 @@ def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypat
     if code == 1:
         errors = [line for line in said.err.splitlines() if line.startswith("Error: ")]
         assert said.out == "" and len(errors) == 1 and "Unexpected" not in errors[0]
+
+
+def test_a_folder_that_is_no_run_says_what_it_is(tmp_path, capsys):
+    def said(folder):
+        assert run("diagnose", folder) == 1
+        return capsys.readouterr().err
+
+    assert f"fit first: gpbae fit data.csv --inputs time --out {tmp_path}." in said(tmp_path)
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "columns.json").write_bytes(roles.Columns(("t",), ("a",)).to_json())
+    assert f"there are runs inside it. Name one of them, such as {begun}." in said(tmp_path)
+    assert "was stopped before it began to sample; call `gpbae fit` as before." in said(begun)
+    (begun / "columns.json").write_text("{")
+    assert "its columns.json cannot be read. Fit again" in said(begun)
+    (begun / "columns.json").unlink()
+    (begun / "manifest.json").write_text("{}")
+    assert "it was fitted or saved in Python. Open it there, with gpbae.load." in said(begun)
 
 
 def test_every_option_has_a_wrong_call():

@@ -23,8 +23,8 @@ def impute(
 ) -> None:  # fmt: skip
     """Fill the gaps of a table; cells that are there stay as they are.
 
-    A gap gets the posterior mean of a real number, the median of a count, the likeliest label. Intervals are those of a
-    new measurement in every cell, also where there is one.
+    A gap gets the posterior mean of a real number, the median of a count, the likelier of yes and no, the likeliest
+    label. Intervals and probabilities are those of a new measurement in every cell, also where there is one.
     """
     from gpbae.cli import files, roles
 
@@ -38,9 +38,10 @@ def impute(
             done = table.rows.assign(**values)
         else:
             done = roles.fill(table.rows, files.readable(values), table.columns)
-        return _beside(done, output, *_ends(table, answer, interval), *([gaps.add_suffix("_imputed")] if mark else []))
+        marks = [gaps.add_suffix("_imputed")] if mark else []
+        return _beside(done, output, *_sureness(table, answer, answer.filled, interval), *marks)
 
-    adds = (*(() if interval is None else ("_lower", "_upper")), *(("_imputed",) if mark else ()))
+    adds = (*(() if interval is None else ("_lower", "_upper", long.PROBABILITY)), *(("_imputed",) if mark else ()))
     _answer(Where(run, data, output, first, last, force, quiet, adds), "impute", filled)
     if not quiet:
         terminal.say(_in_words(found))
@@ -53,14 +54,15 @@ def predict(
 ) -> None:  # fmt: skip
     """Predict the outputs at new inputs; the table needs the input columns (and the groups') only.
 
-    Columns hold the mean of real numbers, the median of counts, the likeliest label.
+    Columns hold the mean of real numbers, the median of counts, the likelier of yes and no, the likeliest label. Rows
+    beyond the fitted ones, and groups never seen, are counted on stderr.
     """
     from gpbae.cli import roles
 
     def predicted(table, answer):
         done = table.rows.filter(table.columns.carried())
         point = roles.in_words(answer.point[list(table.columns.outputs)], table.columns)
-        return _beside(done, output, _whole(point, table, answer), *_ends(table, answer, interval))
+        return _beside(done, output, _whole(point, table, answer), *_sureness(table, answer, answer.point, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
 
@@ -82,14 +84,25 @@ def encode(
 
 def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], Any]) -> None:
     """Ask the model of a run about a table, tell the news, write the answer; outputs are refused before the work."""
-    from gpbae.cli import files
+    from gpbae.cli import cautions, files
 
     files.check_output(where.output, where.force)
     model, columns = runs.load(where.run)
+    strays: Counter[str] = Counter()
+
+    def counted(table, answer):
+        if question == "predict":
+            strays.update(cautions.strays(model, table))
+        return made(table, answer)
+
     if long.is_for(model, question, where, columns):
-        long.answer(model, question, where, columns, made)
+        long.answer(model, question, where, columns, counted)
     else:
-        _answer_at_once(model, question, where, columns, made)
+        _answer_at_once(model, question, where, columns, counted)
+    if not where.quiet:
+        for words in (cautions.in_words(strays, columns), cautions.of_run(model, where.run)):
+            if words is not None:
+                terminal.say(f"Note: {words}")
     print(where.output)
 
 
@@ -109,7 +122,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
 
 def _whole(cells: Any, table: reading.Table, answer: Any) -> Any:
     """Counts, zeros and ones without a decimal point, also where gaps had made them floats."""
-    kinds = dict(zip(table.columns.outputs, answer.kinds, strict=True))
+    kinds = _kinds(table, answer)
     whole = [n for n in cells.columns if kinds[n] in ("count", "truth") and cells[n].dtype.kind == "f"]
     return cells.astype(dict.fromkeys(whole, "Int64"))
 
@@ -131,10 +144,34 @@ def _beside(rows: Any, output: Path, *computed: Any) -> Any:
     return pd.concat([rows, *(map(files.readable, parts) if files.is_text(output) else parts)], axis=1)
 
 
-def _ends(table: reading.Table, answer: Any, level: float | None) -> list[Any]:
-    """NAME_lower and NAME_upper of every output but labels, which have no order; nothing where no level is given."""
+def _sureness(table: reading.Table, answer: Any, shown: Any, level: float | None) -> list[Any]:
+    """How sure the answer is of every output: NAME_lower and NAME_upper of numbers, NAME_probability of what has no
+    interval; nothing where no level is given."""
     if level is None:
         return []
     low, high = (_whole(side, table, answer) for side in answer.interval(level))
-    ordered = [name for name in table.columns.outputs if low[name].notna().any()]
-    return [side[[n]].add_suffix(end) for n in ordered for side, end in ((low, "_lower"), (high, "_upper"))]
+    parts = []
+    for name, kind in _kinds(table, answer).items():
+        if kind in ("truth", "class"):
+            parts.append(_probability(table, answer, shown[name]))
+        else:
+            parts += [low[[name]].add_suffix("_lower"), high[[name]].add_suffix("_upper")]
+    return parts
+
+
+def _probability(table: reading.Table, answer: Any, shown: Any) -> Any:
+    """Of yes, whatever is shown; of labels, that of the label shown."""
+    import numpy as np
+    import pandas as pd
+
+    from gpbae.cli import parsing
+
+    name, each = shown.name, answer.probabilities(shown.name)
+    is_truth = _kinds(table, answer)[name] == "truth" and table.columns.kinds.get(name) != parsing.CATEGORY
+    place = np.ones(len(each), int) if is_truth else each.columns.get_indexer(shown)
+    return pd.DataFrame({f"{name}{long.PROBABILITY}": each.to_numpy()[np.arange(len(each)), place]})
+
+
+def _kinds(table: reading.Table, answer: Any) -> dict[str, str]:
+    """What every output holds, by its name."""
+    return dict(zip(table.columns.outputs, answer.kinds, strict=True))

@@ -14,13 +14,17 @@ app = typer.Typer()
 
 @app.command(epilog="Example: gpbae diagnose run")
 def diagnose(run: options.Run) -> None:
-    """Has the chain mixed, and was it a sampler at all?  A table, then plain words."""
+    """Has the chain mixed, and was it a sampler at all?  A table, then plain words and a light, as in the report."""
+    from gpbae.report import trust
+
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
-    for words in frame.attrs["warnings"] or ["Nothing to complain of."]:
+    for words in frame.attrs["warnings"]:
         print(words)
+    light = trust.worst(trust.checks(model, frame))
+    print(f"Light: {light}. {light.meaning}")
 
 
 @app.command(epilog="Example: gpbae report run")

@@ -1,5 +1,6 @@
 """Long tables: asked about piece by piece, the answer written as it comes, nothing held but a block of rows."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,9 @@ from typing import Any, NamedTuple
 
 from gpbae.cli import reading, terminal
 from gpbae.errors import InputError
+
+PROBABILITY = "_probability"
+"""Ending of the columns that say how probable yes, or a label, is."""
 
 
 class Where(NamedTuple):
@@ -34,7 +38,10 @@ class Where(NamedTuple):
 
     def check(self, table: reading.Table) -> None:
         """Refuse a table with columns by the names that are to be added."""
-        added = [f"{name}{ending}" for name in table.columns.outputs for ending in self.adds]
+        from gpbae.cli import parsing
+
+        added = [f"{name}{ending}" for name, ending in itertools.product(table.columns.outputs, self.adds)
+                 if ending != PROBABILITY or table.columns.kinds.get(name) != parsing.NUMBER]  # fmt: skip
         if taken := [name for name in added if name in table.rows.columns]:
             raise InputError(
                 f"{self.data} has a column {taken[0]!r} already, as if it were an answer itself; name the table that "
