@@ -1,11 +1,15 @@
 """A table of numbers, counts, labels, yes and no, with gaps, from fit to filled cells."""
 
+import re
+
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import SGPBAE
-from gpbae.likelihoods import Mixed, StudentT
+from gpbae import SGPBAE, inspection, overview, report
+from gpbae.likelihoods import Blocks, Gaussian, Mixed, StudentT
 
 N = 30
 QUICK = {"num_chains": 1, "num_warmup": 8, "num_samples": 8, "thinning": 1, "sampler_steps": 8, "encoder_steps": 2,
@@ -46,6 +50,35 @@ def test_quantities_are_named_by_column_row_and_input(fitted):
     for name in {name for name, _, _ in found}:
         column, _, number = name.partition(":")
         assert column in y.columns and bool(number) == (model.likelihood_choice_[column].startswith("categorical"))
+
+
+def test_noises_are_named_by_column(fitted):
+    assert {"scale[level]", "noise[rate]"} <= set(fitted[0].scalars_())
+
+
+def test_noises_of_a_block_are_named_by_its_columns():
+    names, draws = list("abcdefg"), jnp.zeros(4)
+    shared, each = Gaussian(), eqx.tree_at(lambda g: g.log_noise, Gaussian(), jnp.zeros((4, 2)))
+    shared = eqx.tree_at(lambda g: g.log_noise, shared, draws)
+    found = inspection._noises(Blocks((shared, each), ((0, 2, 3, 6), (1, 4))), names)
+    assert [(name, labels) for name, labels, _ in found] == [("noise[a, c, d, …]", list("acdg")), ("noise", list("be"))]
+
+
+def test_the_page_says_the_likelihoods_in_words(fitted):
+    page = report.model_page(fitted[0])
+    assert "student-t for level;" in page and "bernoulli for alarm;" in page and ">Blocks<" not in page
+
+
+def test_the_page_draws_probabilities_and_no_codes(fitted):
+    view = overview.Overview(fitted[0])
+    assert [view.cell_names[c] for c in view.cells] == ["level", "events", "alarm", "rate"]
+    bands, alarm = view.fans(), 2
+    assert ((bands.low <= bands.mean) & (bands.mean <= bands.high))[:, alarm].all()
+    assert 0 < bands.low[:, alarm].min() and bands.high[:, alarm].max() < 1
+    page = report.model_page(fitted[0])
+    assert "of yes and no, the probability of yes and its interval; labels are not drawn" in page
+    row = '<td class="word">kind</td><td class="word">categorical</td>'
+    assert re.search(row + r"<td>\d+</td><td>[\d.%]+</td><td></td>", page)
 
 
 def test_the_choice_is_said_column_by_column(fitted):

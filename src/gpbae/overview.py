@@ -93,6 +93,11 @@ class Overview:
             else [f"x{i}" if self.x.shape[1] > 1 else "x" for i in range(self.x.shape[1])]
         )
 
+    @functools.cached_property
+    def kinds(self) -> np.ndarray:
+        """What each column holds: real numbers, counts, truths, classes."""
+        return np.array(self.model.model_.likelihood.kinds(self.mask.shape[1]))
+
     # What is drawn against what.
 
     @functools.cached_property
@@ -123,6 +128,11 @@ class Overview:
         return "row" if self._axis is None else self.input_names[self._axis]
 
     @property
+    def order(self) -> str:
+        """What rows are sorted by."""
+        return f"groups and {self.along_name}" if self.model.grouped_ else self.along_name
+
+    @property
     def along_title(self) -> str:
         """The name of the axis, and the zone of its dates."""
         reader = self.dates.get(self.along_name)
@@ -139,13 +149,22 @@ class Overview:
         return f"{self.along_name} {place:g}" if reader is None else reader.text(place)
 
     @functools.cached_property
+    def _keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """Groups, with the labels among the inputs: the distinct ones, and which of them every row has."""
+        labels = [c for c in range(self.x.shape[1]) if c not in self.quantities] if self.quantities else []
+        keys = np.column_stack([np.asarray(self.model.table_.group), *(self.x[:, c] for c in labels)])
+        return np.unique(keys, axis=0, return_inverse=True)
+
+    @property
+    def num_series(self) -> int:
+        return 1 if self.is_map else len(self._keys[0])
+
+    @functools.cached_property
     def series(self) -> list[Series]:
         """A few groups; of a long one the stretch with most gaps."""
         if self.is_map:
             return [Series("all", _spread(np.arange(len(self.x)), self._most_rows), len(self.x))]
-        labels = [c for c in range(self.x.shape[1]) if c not in self.quantities] if self.quantities else []
-        keys = np.column_stack([np.asarray(self.model.table_.group), *(self.x[:, c] for c in labels)])
-        present, codes = np.unique(keys, axis=0, return_inverse=True)
+        present, codes = self._keys
         chosen = _spread(self._wanted(present[:, 0]), MOST_SERIES)
         most = min(MOST_ROWS, self._most_rows // len(chosen))
         return [self._series(present[i], np.flatnonzero(codes.ravel() == i), most) for i in chosen]
@@ -177,7 +196,8 @@ class Overview:
 
     @functools.cached_property
     def cells(self) -> Int[np.ndarray, " K"]:
-        """Columns that are drawn: all of a narrow table, the ones with most gaps of a wide one, a few pixels."""
+        """Columns that are drawn: all of a narrow table but classes, which have no scale, the ones with most gaps of a
+        wide one, a few pixels."""
         if self.columns is not None:
             return np.array([self._number(name) for name in self.columns])
         if self.is_image:
@@ -185,7 +205,8 @@ class Overview:
             places = [(r, c) for r in (height // 4, 3 * height // 4) for c in (width // 4, 3 * width // 4)]
             return np.array([np.ravel_multi_index((*p, *(0,) * (len(self.shape) - 2)), self.shape) for p in places])
         gaps = (~self.mask).sum(axis=0) - len(self.mask) * ~self.mask.any(axis=0)
-        return np.sort(np.argsort(-gaps, kind="stable")[:MOST_CELLS])
+        drawn = np.flatnonzero((self.kinds != "class") | (self.kinds == "class").all())
+        return np.sort(drawn[np.argsort(-gaps[drawn], kind="stable")[:MOST_CELLS]])
 
     def _number(self, column: Any) -> int:
         if str(column) in self.cell_names:
@@ -203,9 +224,12 @@ class Overview:
         return self.model.recall(self.rows, int(np.clip(wanted, FEWEST_DRAWS, MOST_DRAWS)))
 
     def fans(self, level: float = LEVEL) -> Bands:
-        """Predictive mean and interval of the drawn rows and cells, observation noise included."""
+        """Predictive mean and interval of the drawn rows and cells, observation noise included; of yes and no the
+        probability of yes and its interval, for a cell itself is anything from 0 to 1."""
         cells, _ = self._recalled
         draws = cells.samples.reshape(len(cells.samples), len(self.rows), -1)[:, :, self.cells]
+        is_truth = self.kinds[self.cells] == "truth"
+        draws[:, :, is_truth] = cells.chances(self.cells[is_truth])
         mean = np.asarray(cells.mean, float).reshape(len(self.rows), -1)[:, self.cells]
         return _bands(draws, level, mean)
 

@@ -159,6 +159,11 @@ class Predictive:
             best[:, column] = self._probabilities(int(column)).argmax(axis=1)
         return best[: self._num_rows]
 
+    def chances(self, columns: np.ndarray) -> np.ndarray:
+        """Of columns of 0 and 1, by position, the probability of 1 in every draw: (draws, rows, columns)."""
+        S, R, _, _ = self._eta.shape
+        return self._means[:, :, : self._num_rows, columns].reshape(S * R, self._num_rows, len(columns))
+
     def probabilities(self, column: Any) -> Any:
         """Of a column of classes, by name or position: the probability of each class, (rows, classes)."""
         names = None if self._frame.columns is None else [str(name) for name in self._frame.columns]

@@ -63,7 +63,7 @@ def missingness(model: Any) -> "Figure":
                         extent=(0, len(view.x), len(share) - 0.5, -0.5))  # fmt: skip
     if len(share) <= 30:
         axis.set_yticks(range(len(share)), [_plain(name) for name in view.cell_names])
-    axis.set(xlabel=f"rows, in the order of {_plain(view.along_name)}")
+    axis.set(xlabel=f"rows, in the order of {_plain(view.order)}")
     axis.grid(False)
     figure.colorbar(shown, label="share missing")
     return figure

@@ -26,9 +26,10 @@ def _columns_table(view: Overview) -> Table:
     chosen = [words.split(":")[0] for words in view.model.likelihood_choice_.values()]
     chosen = chosen if len(chosen) == values.shape[1] else chosen * values.shape[1]  # of arrays, one for all
     rows = []
-    for name, word, column, seen in zip(view.cell_names, chosen, values.T, view.mask.T, strict=True):
+    for name, word, kind, column, seen in zip(view.cell_names, chosen, view.kinds, values.T, view.mask.T, strict=True):
         known = column[seen]
         spread = (known.mean(), known.std(), known.min(), known.max()) if len(known) else (np.nan,) * 4
+        spread = (np.nan,) * 4 if kind == "class" else spread  # codes are no quantities
         rows.append((name, word, str(int(seen.sum())), f"{1 - seen.mean():.1%}", *map(cell, spread)))
     caption = "" if len(rows) <= MOST_TABLE_ROWS else f"The first {MOST_TABLE_ROWS} of {len(rows)} columns."
     header = ("column", "likelihood", "observed", "missing", "mean", "sd", "least", "largest")
@@ -39,10 +40,16 @@ def imputation(subject: Subject) -> Section:
     view = subject.view
     text = (
         f"Mean and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row and "
-        "all other rows. Point at the chart for values; choose what to see below it."
+        f"all other rows{_of_classes(view)}. Point at the chart for values; choose what to see below it."
     )
     caption = f"Against {view.along_name}.{shown_part(view)}"
     return Section("Gaps filled", [text], charts=[Chart("fans", charts.fans(view), caption, wide=True)])
+
+
+def _of_classes(view: Overview) -> str:
+    """What is drawn of yes and no, and of labels."""
+    words = "; of yes and no, the probability of yes and its interval" if (view.kinds == "truth").any() else ""
+    return words + ("; labels are not drawn" if "class" in view.kinds and "class" not in view.kinds[view.cells] else "")
 
 
 def shown_part(view: Overview) -> str:
@@ -53,7 +60,9 @@ def shown_part(view: Overview) -> str:
         words += f" Of {first.total} rows the {len(first.rows)} with most gaps are shown."
     if len(view.cells) < view.mask.shape[1]:
         words += f" {len(view.cells)} of {view.mask.shape[1]} columns are shown."
-    return words + (f" {len(view.series)} series of all are shown." if len(view.series) > 1 else "")
+    if len(view.series) < view.num_series:
+        words += f" {len(view.series)} of {view.num_series} series are shown."
+    return words
 
 
 def latents(subject: Subject) -> Section:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import __version__
+from gpbae import __version__, choice
 from gpbae.overview import Overview
 from gpbae.report import belief, found
 from gpbae.report.page import Section, Table, html
@@ -52,7 +52,8 @@ def _fitted(subject: Subject) -> Section:
     inputs = [f"{n} ({view.dates[n].words})" if n in view.dates else n for n in view.input_names if view.quantities]
     facts = {"model": type(model).__name__, "inputs": ", ".join(inputs) or "none",
              "outputs": " × ".join(map(str, view.shape)) + (" pixels" if view.is_image else " columns"),
-             "latents": str(model.latent_dim_), "kernel": kernels, "likelihood": type(model.model_.likelihood).__name__,
+             "latents": str(model.latent_dim_), "kernel": kernels,
+             "likelihood": choice.in_words(model.likelihood_choice_),
              "decoder": type(model.model_.decoder).__name__, "sampled": sampling}  # fmt: skip
     return Section("What was fitted", tables=[Table(("what", ""), [pair for pair in facts.items() if pair[1]])])
 
@@ -72,7 +73,7 @@ def _settings(subject: Subject) -> Section:
     versions += [(name, importlib.metadata.version(name)) for name in PACKAGES]
     tables = [
         Table(("setting", "value"), rows, "Every setting.", folded=True),
-        Table(("package", "version"), versions, "This page was made with:"),
+        Table(("package", "version"), versions, "Made with"),
     ]
     return Section("Configuration and versions", tables=tables)
 

@@ -21,6 +21,16 @@ class Table:
     caption: str = ""
     folded: bool = False
 
+    @functools.cached_property
+    def words(self) -> list[int]:
+        """Columns without a number, which are read from the left."""
+        columns = enumerate(zip(*self.rows, strict=True))
+        return [i for i, cells in columns if not any(_begins_with_digit(str(cell)) for cell in cells)]
+
+
+def _begins_with_digit(cell: str) -> bool:
+    return cell.lstrip("+-−.")[:1].isdigit()
+
 
 @dataclasses.dataclass(frozen=True)
 class Picture:

@@ -77,11 +77,11 @@ def _tight(kind: str) -> Any:
 
 
 def _axis(kind: str, places: list) -> Any:
-    """Of dates, few labels that say the day, and the hour where days are few."""
+    """Of numbers, labels that keep apart; of dates, few that say the day, and the hour where days are few."""
     import altair as alt
 
     if kind == "Q":
-        return alt.Axis()
+        return alt.Axis(labelOverlap="greedy", labelSeparation=4)
     days = np.ptp(np.array([place.rstrip("Z") for place in places], "datetime64[s]")) / np.timedelta64(1, "D")
     words = "%d %b %H:%M" if days < 8 else "%d %b" if days < 300 else "%b %Y"
     return alt.Axis(format=words, tickCount=8, labelOverlap="parity")
@@ -120,7 +120,7 @@ def missingness(view: Overview) -> Any:
     ramp = alt.Scale(domain=[0, 1], range=["#eef2f7", "#08306b"])
     colour = alt.Color("share:Q", scale=ramp, legend=alt.Legend(title="missing", format=".0%", gradientLength=160))
     chart = alt.Chart(alt.Data(values=rows)).mark_rect().encode(
-        alt.X("from:Q", title=f"rows, in the order of {view.along_name}", scale=alt.Scale(zero=False, nice=False)),
+        alt.X("from:Q", title=f"rows, in the order of {view.order}", scale=alt.Scale(zero=False, nice=False)),
         alt.X2("end:Q"),
         alt.Y("column:N", title=None, sort=None, axis=alt.Axis(labelLimit=110)),
         colour,
@@ -135,7 +135,7 @@ def calibration(found: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Any:
 
     rows = [{"level": rounded(a), "inside": rounded(b, 4), "of": name} for name, points in found.items()
             for a, b in zip(*points, strict=True)]  # fmt: skip
-    x = alt.X("level:Q", title="probability of the interval", axis=alt.Axis(format=".0%"))
+    x = alt.X("level:Q", title="probability of the interval", axis=alt.Axis(format=".0%", tickCount=5))
     y = alt.Y("inside:Q", title="cells inside", axis=alt.Axis(format=".0%"))
     ideal = alt.Chart(alt.Data(values=[{"level": 0, "inside": 0}, {"level": 1, "inside": 1}]))
     tips = [alt.Tooltip("of:N"), alt.Tooltip("level:Q", title="probability", format=".1%"),

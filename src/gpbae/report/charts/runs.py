@@ -49,7 +49,7 @@ def _path_rows(truth, draws, level, v, c, word):
                    "low": rounded(low[frame]), "high": rounded(high[frame])}  # fmt: skip
 
 
-def trace(values: np.ndarray, title: str, colour: str = COLOURS[0], step: str = "warm-up sweeps, then draws") -> Any:
+def trace(values: np.ndarray, title: str, colour: str = COLOURS[0], step: str = "blocks of warm-up, then draws") -> Any:
     """One scalar along each chain, (steps, chains)."""
     import altair as alt
 
