@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import types
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -87,6 +88,13 @@ def test_errors_are_one_line_unless_debug(error, monkeypatch, capsys):
     assert said.out == "" and said.err.startswith("Error: ") and said.err.count("\n") == 1
     with pytest.raises(type(error)):
         cli.main(["data", "fetch", "eeg", "--debug"])
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_lines_without_a_place_in_the_code(monkeypatch, capsys):
+    monkeypatch.setattr("gpbae.data.registry.fetch", lambda name: warnings.warn("Mind this.", stacklevel=1))
+    run("data", "fetch", "eeg")
+    assert "Note: Mind this.\n" in capsys.readouterr().err.splitlines(keepends=True)
 
 
 def test_unknown_dataset_is_named(capsys):

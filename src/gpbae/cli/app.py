@@ -1,12 +1,13 @@
 """The entry point of the command line: its commands, and how it fails."""
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import typer
 
-from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce
+from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce, terminal
 from gpbae.errors import GpbaeError
 
 FAILED = 1
@@ -30,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given  # wherever it stands
     try:
-        app(args=_spelled_out([argument for argument in given if argument != "--debug"]), prog_name="gpbae")
+        with warnings.catch_warnings():
+            warnings.showwarning = _showing(warnings.showwarning)
+            app(args=_spelled_out([argument for argument in given if argument != "--debug"]), prog_name="gpbae")
     except GpbaeError as error:
         _fail(str(error), debug)
     except ModuleNotFoundError as error:
@@ -40,6 +43,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"Could not read or write{where}: {error.strerror or error}; check the disk, then run it again.", debug)
     except Exception as error:
         _fail(f"Unexpected {type(error).__name__}: {error or 'no message'}; add --debug to see where.", debug)
+
+
+def _showing(otherwise: Callable[..., None]) -> Callable[..., None]:
+    """Warnings for users are a line of news; those of libraries say where they come from."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category is UserWarning:
+            terminal.say(f"Note: {message}")
+        else:
+            otherwise(message, category, *where, **more)
+
+    return show
 
 
 def _spelled_out(given: list[str]) -> list[str]:
