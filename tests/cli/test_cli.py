@@ -227,17 +227,17 @@ def test_every_model_can_be_named():
 
 @pytest.fixture
 def small(tmp_path):
-    """A table of counts, yes and no, a real number and labels, all with gaps, and how to fit it in a moment."""
+    """A table of counts, yes and no, a real number, labels, ones and zeros, all with gaps, fitted in a moment."""
     rng = np.random.default_rng(0)
-    lines = ["t,catch,open,level,sea"]
+    lines = ["t,catch,open,level,sea,wet"]
     for i in range(40):
         cells = [str(rng.poisson(3)), "Yes" if rng.random() < 0.5 else "No", f"{np.sin(i / 5):.3f}"]
-        cells.append(rng.choice(["calm", "rough", "wild"]))
+        cells += [rng.choice(["calm", "rough", "wild"]), str(int(rng.random() < 0.5))]
         lines.append(",".join([str(i), *("n.d." if rng.random() < 0.1 else cell for cell in cells)]))
     (tmp_path / "small.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "tiny.toml").write_text(TINY)
-    return ["fit", tmp_path / "small.csv", "--inputs", "t", "--outputs", "catch,open,level,sea", "--missing", "n.d.",
-            "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run"]  # fmt: skip
+    return ["fit", tmp_path / "small.csv", "--inputs", "t", "--outputs", "catch,open,level,sea,wet", "--missing",
+            "n.d.", "--config", tmp_path / "tiny.toml", "--out", tmp_path / "run"]  # fmt: skip
 
 
 def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
@@ -284,7 +284,7 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
 def _check_marked(before, after):
     """Filled cells are marked and look like the others: whole numbers, yes and no, labels; what has no interval has a
     probability, and a gap gets what is likeliest."""
-    names = ["catch", "open", "level", "sea"]
+    names = ["catch", "open", "level", "sea", "wet"]
     gaps = before[names] == "n.d."
     assert gaps.any().all()
     np.testing.assert_array_equal(after[[f"{name}_imputed" for name in names]] == "True", gaps)
@@ -295,6 +295,8 @@ def _check_marked(before, after):
     yes, label = (after[f"{name}_probability"].astype(float) for name in ("open", "sea"))
     assert yes.between(0, 1).all() and ((yes > 0.5) == (after["open"] == "Yes"))[gaps["open"]].all()
     assert label.between(0, 1).all() and (label > 1 / 3)[gaps["sea"]].all()
+    assert after["wet_probability"].astype(float).between(0, 1).all()
+    assert after[["wet", "wet_lower", "wet_upper"]].isin(["0", "1"]).all(axis=None)
 
 
 def test_evaluation_is_kept_beside_the_run(fitted):

@@ -145,17 +145,19 @@ def _beside(rows: Any, output: Path, *computed: Any) -> Any:
 
 
 def _sureness(table: reading.Table, answer: Any, shown: Any, level: float | None) -> list[Any]:
-    """How sure the answer is of every output: NAME_lower and NAME_upper of numbers, NAME_probability of what has no
-    interval; nothing where no level is given."""
+    """How sure the answer is of every output: NAME_lower and NAME_upper of numbers, NAME_probability of labels and of
+    yes and no, also where these are 0 and 1; nothing where no level is given."""
+    from gpbae.cli import parsing
+
     if level is None:
         return []
     low, high = (_whole(side, table, answer) for side in answer.interval(level))
     parts = []
     for name, kind in _kinds(table, answer).items():
+        if kind != "class" and table.columns.kinds.get(name) not in (parsing.BOOLEAN, parsing.CATEGORY):
+            parts += [low[[name]].add_suffix("_lower"), high[[name]].add_suffix("_upper")]
         if kind in ("truth", "class"):
             parts.append(_probability(table, answer, shown[name]))
-        else:
-            parts += [low[[name]].add_suffix("_lower"), high[[name]].add_suffix("_upper")]
     return parts
 
 

@@ -22,7 +22,7 @@ Interval = Annotated[
         min=0.01,
         max=0.999,
         help="Add NAME_lower and NAME_upper: the central interval of this probability. Of yes and no add "
-        "NAME_probability, that of yes; of labels, that of the label in the cell.",
+        "NAME_probability, that of yes (of 0 and 1 also); of labels, that of the label in the cell.",
     ),
 ]
 Mark = Annotated[bool, typer.Option("--mark", help="Add NAME_imputed: True where a gap was filled.")]
