@@ -113,3 +113,13 @@ def test_an_answer_says_that_its_groups_hardly_moved(monkeypatch):
     monkeypatch.setattr(newcomers, "refine", stuck)
     with pytest.warns(UserWarning, match="1 of 1 new groups hardly moved"):
         second_halves("rough", 0.3, 1)
+
+
+def test_how_a_new_group_is_refined_does_not_depend_on_gaps_of_another():
+    rows, slots = np.array([[0, 1], [2, 3], [4, 6], [5, 6]]), np.array([-1, 0, -1, -1])
+    whole = np.array([True, False, True, True, True, True])
+    model = SGPBAE(num_chains=1, num_warmup=1, num_samples=1, sampler_steps=1, encoder_steps=1, num_map_steps=0,
+                   progress=False).fit(np.arange(4.0)[:, None], np.arange(4.0)[:, None], [0, 0, 1, 1])  # fmt: skip
+    parts = model._parts(rows, slots, np.ones(6, bool), whole)
+    found = [(sorted(r[r < 6].tolist()), s.tolist()) for r, s in parts]
+    assert found == [([2, 3], [0, 0]), ([0, 1], [-1]), ([4, 5], [-1, -1])]

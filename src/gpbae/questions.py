@@ -216,7 +216,7 @@ class Questions(Answers):
         eta = np.zeros((S, len(x_values), self.num_outputs_), self.table_.y.dtype)
         if len(fitted):
             z[:, fitted], eta[:, fitted] = recalled
-        for part_rows, part_slots in self._parts(rows, slots, numbers < 0):
+        for part_rows, part_slots in self._parts(rows, slots, numbers < 0, mask.all(axis=1)):
             valid = part_rows < len(x_values)
             part_z, part_eta = self._refine_part(draws, x_values, scaled, mask, part_rows, part_slots)
             z[:, part_rows[valid]] = part_z.reshape(S, *part_z.shape[2:])[:, valid]
@@ -243,8 +243,9 @@ class Questions(Answers):
     def _refinement_steps(self) -> int:
         return blocks.REFINEMENT_STEPS
 
-    def _parts(self, rows, slots, left):
-        """Rows of known groups stand alone given the values; a new group, or an exact GP's, moves as one block."""
+    def _parts(self, rows, slots, left, whole):
+        """Rows of known groups stand alone given the values; a new group, or an exact GP's, moves as one block.  New
+        groups whose rows are all `whole` are a part of their own, so that no answer depends on other groups' gaps."""
         rows, members = remaining(rows, left)
         slots = slots[members]
         if not len(rows):
@@ -253,18 +254,13 @@ class Questions(Answers):
             return [(np.flatnonzero(left)[:, None], np.zeros(left.sum(), int))]
         if self.model_.prior.couples_rows:
             return [(rows, slots)]
-        parts = []
-        for known in (True, False):
-            members = (slots >= 0) == known
-            if not members.any():
-                continue
-            if known:
-                table = rows[members]
-                valid = table < len(left)
-                parts.append((table[valid][:, None], np.repeat(slots[members], valid.sum(axis=1))))
-            else:
-                parts.append((rows[members], slots[members]))
-        return parts
+        known = slots >= 0
+        valid = rows[known] < len(left)
+        parts = [(rows[known][valid][:, None], np.repeat(slots[known], valid.sum(axis=1)))]
+        has_gaps = ~np.append(whole, True)[rows].all(axis=1)
+        for members in (~known & has_gaps, ~known & ~has_gaps):
+            parts.append((rows[members], slots[members]))
+        return [part for part in parts if len(part[0])]
 
     def _numbers(self, x_values, scaled, mask, rows, slots) -> np.ndarray:
         """Of every row its number in the fitted table, −1 where its latents were not sampled."""
