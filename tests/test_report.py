@@ -164,6 +164,13 @@ def titles(text):
     return [html.unescape(title) for title in re.findall(r"<h2>(.*?)</h2>", body)]
 
 
+def test_what_was_fitted_names_the_logarithms_and_counts_the_inducing_inputs():
+    model = SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False, transform={"b": "log"}))
+    model.fit(X, pd.DataFrame(np.exp(runs.Y[:, :2]), columns=["a", "b"]), GROUPS)
+    words = " ".join(re.sub("<[^>]+>", " ", report.model_page(model)).split())
+    assert "inducing inputs 3 " in words and "logarithms of b " in words
+
+
 def test_recalled_rows_are_imputed_rows(model):
     cells, latents = model.recall([3, 0, 7])
     np.testing.assert_array_equal(cells.mean, model.impute(X, Y, GROUPS).mean.iloc[[3, 0, 7]])

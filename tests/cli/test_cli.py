@@ -149,6 +149,17 @@ def test_bench_shows_its_rows(tmp_path, monkeypatch, capsys):
     assert "1.25" in capsys.readouterr().out
 
 
+def test_a_demo_that_is_stopped_says_so(tmp_path, monkeypatch, capsys):
+    from gpbae.experiments import ball
+
+    def stopped(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ball, "run", stopped)
+    assert run("demo", "--out", tmp_path) == 130
+    assert "the same command begins anew" in capsys.readouterr().err
+
+
 def test_demo_writes_table_pictures_and_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     assert run("demo", "--quick", "--out", tmp_path) == 0
@@ -510,6 +521,7 @@ WRONG = {
     "transform of no column": ([*FIT, "--transform", "z=log"], 1, "which y has not"),
     "bad --from": ([*FIT, "--from", "monday"], 1, "Expected a number"),
     "nothing in range": ([*FIT, "--from", "100"], 1, "No row of 't'"),
+    "misspelt --evaluate": ([*FIT, "--evaluate", "block"], 2, "expected cells, blocks, rows"),
     "bad --evaluate": ([*FIT, "--evaluate", "column:a"], 2, "column:NAME:START"),
     "bad holdout": ([*FIT, "--evaluate", "--holdout", "2"], 2, "--holdout"),
     "no run": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv"], 1, "does not hold a run of"),

@@ -1,5 +1,6 @@
 """The entry point of the command line: its commands, and how it fails."""
 
+import difflib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, 
 from gpbae.errors import GpbaeError
 
 FAILED = 1
+WAYS = ("cells", "blocks", "rows")
 
 app = typer.Typer(
     name="gpbae",
@@ -58,12 +60,13 @@ def _showing(otherwise: Callable[..., None]) -> Callable[..., None]:
 
 
 def _spelled_out(given: list[str]) -> list[str]:
-    """`--evaluate` may stand alone and then means cells."""
+    """`--evaluate` may stand alone and then means cells; a misspelt way is left for the command to refuse."""
     done = []
     for argument, following in zip(given, [*given[1:], ""], strict=True):
         done.append(argument)
-        if argument == "--evaluate" and not following.startswith(("cells", "blocks", "rows", "column:")):
-            done.append("cells")
+        is_way = following.startswith((*WAYS, "column:")) or difflib.get_close_matches(following, WAYS)
+        if argument == "--evaluate" and not is_way:
+            done.append(WAYS[0])
     return done
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae.cli import options, terminal
+from gpbae.cli import options, runs, terminal
 
 app = typer.Typer()
 
@@ -21,7 +21,8 @@ def demo(
     from gpbae.experiments import ball
 
     storage.make_folder(out)
-    outcome = ball.run(ball.QUICK if quick else ball.DEMO, seed, progress=True, say=terminal.say)
+    with runs.stoppable("Stopped. Nothing is kept of a demo that was not finished; the same command begins anew."):
+        outcome = ball.run(ball.QUICK if quick else ball.DEMO, seed, progress=True, say=terminal.say)
     paths = ball.write(outcome, out)
     header = ("model", "RMSE per coordinate", "lengthscale (truth 2)", "seconds", "kinetic temperature")
     terminal.show("The moving ball, unseen videos", header, [_row(answer) for answer in outcome.answers])

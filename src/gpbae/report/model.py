@@ -13,9 +13,11 @@ import numpy as np
 
 from gpbae import __version__, choice
 from gpbae.overview import Overview
+from gpbae.priors import SparsePrior
 from gpbae.report import belief, found
 from gpbae.report.page import Section, Table, html
 from gpbae.report.subject import Subject, cell, count
+from gpbae.transforms import Log
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "scipy", "pandas")
 
@@ -53,9 +55,20 @@ def _fitted(subject: Subject) -> Section:
     facts = {"model": type(model).__name__, "inputs": ", ".join(inputs) or "none",
              "outputs": " × ".join(map(str, view.shape)) + (" pixels" if view.is_image else " columns"),
              "latents": str(model.latent_dim_), "kernel": kernels,
-             "likelihood": choice.in_words(model.likelihood_choice_),
+             "inducing inputs": _num_inducing(model), "likelihood": choice.in_words(model.likelihood_choice_),
+             "logarithms of": _logged(model),
              "decoder": type(model.model_.decoder).__name__, "sampled": sampling}  # fmt: skip
-    return Section("What was fitted", tables=[Table(("what", ""), [pair for pair in facts.items() if pair[1]])])
+    return Section("What was fitted", tables=[Table(("what", "choice"), [pair for pair in facts.items() if pair[1]])])
+
+
+def _num_inducing(model: Any) -> str:
+    return str(len(model.model_.prior.inducing_start)) if isinstance(model.model_.prior, SparsePrior) else ""
+
+
+def _logged(model: Any) -> str:
+    """Columns of which logarithms were modelled, by name."""
+    names = model.frame_.names()
+    return ", ".join(str(names[i]) for i, t in enumerate(model.scaler_.transforms) if isinstance(t, Log))
 
 
 def _seconds(model: Any) -> float:
