@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from gpbae import diagnostics, likelihoods, posterior, weights
+from gpbae import SGPBAE, diagnostics, likelihoods, posterior, weights
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.batches import Table
+from gpbae.kernels import RBF
 from gpbae.priors import NormalPrior
 
 OPTIMISED = True
@@ -156,3 +157,23 @@ def test_moves_that_are_hardly_ever_accepted_are_named(rng):
 
 def test_a_column_nobody_observed_is_named(rng):
     assert any("column zinc" in s for s in sentences({"a": rng.standard_normal((4, 200))}, unseen=["zinc"]))
+
+
+@pytest.mark.parametrize("is_smooth", [True, False])
+def test_what_inputs_alone_say_is_measured(rng, is_smooth):
+    """A smooth curve is said by its inputs; of white noise they say next to nothing, and a sentence says that."""
+    x = np.linspace(0, 1, 120)[:, None]
+    y = np.sin(8 * x) if is_smooth else rng.standard_normal(x.shape)
+    model = SGPBAE(decoder="identity", kernel=RBF(lengthscale=0.1, variance=1.0 if is_smooth else 0.05),
+                   latent_noise=0.1 if is_smooth else 1.0, sample_hyperparameters=False, sample_inducing=False,
+                   likelihood=likelihoods.Gaussian(noise=0.1, learn_noise=False), num_inducing=20, num_chains=1,
+                   num_warmup=40, num_samples=8, thinning=1, num_map_steps=50, progress=False).fit(x, y)  # fmt: skip
+    share, num_inducing = model._by_inputs()
+    said = [words for words in model.diagnostics().attrs["warnings"] if "Inputs alone say" in words]
+    assert num_inducing == 20 and (share > 0.9 and not said if is_smooth else share < 0.4 and len(said) == 1)
+
+
+def test_words_say_what_to_do_where_inputs_say_little():
+    (said,) = sentences({}, by_inputs=(0.41, 32))
+    assert "Inputs alone say 41%" in said and "raise num_inducing (32 now)" in said
+    assert sentences({}, by_inputs=(0.61, 32)) == []

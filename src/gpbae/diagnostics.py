@@ -13,6 +13,7 @@ SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
 NUM_ERRORS = 3
 SMALLEST_ACCEPTANCE = 0.2
+SMALLEST_SHARE_OF_INPUTS = 0.6
 
 
 def convergence(chains: np.ndarray) -> tuple[float, float]:
@@ -43,6 +44,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_dead_words(facts["dead"], facts.get("because", {})),
         *_jitter_words(np.asarray(facts.get("jitter", 0))),
         *_unseen_words(facts.get("unseen", ())),
+        *_input_words(*facts.get("by_inputs", (1.0, 0))),
     ]
 
 
@@ -111,6 +113,16 @@ def _unseen_words(columns):
     return [
         f"Nothing was observed of column {', '.join(columns)}: what is said of it comes from the prior alone, in units "
         "that mean nothing. Leave it out."
+    ]
+
+
+def _input_words(share, num_inducing):
+    if share >= SMALLEST_SHARE_OF_INPUTS:
+        return []
+    return [
+        f"Inputs alone say {share:.0%} of what the latents say of the fitted rows; the rest each row tells by its own "
+        "cells. So impute knows much more than predict, whose intervals say so. If neighbours along the inputs should "
+        f"tell more, raise num_inducing ({num_inducing} now) or choose another kernel, such as one with Periodic in it."
     ]
 
 

@@ -13,9 +13,11 @@ from gpbae import diagnostics, networks, posterior
 from gpbae.autoencoder import Position, encode
 from gpbae.fitted import Fitted, merge
 from gpbae.likelihoods import Blocks
-from gpbae.priors import NormalPrior
+from gpbae.priors import NormalPrior, SparsePrior
 
 NUM_REFERENCE_ROWS = 300
+FEWEST_ROWS = 100
+"""Of a table of which it is asked what inputs alone say."""
 MOST_COMPONENTS = 8
 MOST_INPUTS = 3
 NUM_FACTORISED = 8
@@ -39,7 +41,8 @@ class Inspection(Fitted):
         frame = diagnostics.table(self.scalars_(dates), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
-                 "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead()}  # fmt: skip
+                 "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead(),
+                 "by_inputs": self._by_inputs()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
 
@@ -57,6 +60,17 @@ class Inspection(Fitted):
         chosen = np.unique(np.linspace(0, self._num_draws - 1, NUM_FACTORISED).round().astype(int))
         draws = merge(jax.tree.map(lambda a: np.asarray(a)[:, chosen], draws))
         return np.asarray(posterior.jitter_levels(self.model_, draws, self.table_))
+
+    def _by_inputs(self) -> tuple[float, int]:
+        """How much of what latents say of the fitted rows their inputs say already, a share, under the last draw of
+        each chain, and the number of inducing inputs; all of it where that is not asked."""
+        prior, num_rows = self.model_.prior, len(self.table_.x)
+        if not isinstance(prior, SparsePrior) or self.plan_.amortised or num_rows < FEWEST_ROWS:
+            return 1.0, 0
+        rows = np.unique(np.linspace(0, num_rows - 1, NUM_REFERENCE_ROWS).round().astype(int))
+        last = self._flat_draws(np.array([self._num_draws - 1]))
+        found = posterior.explained_by_inputs(self.model_, last, self.table_, jnp.asarray(rows))
+        return float(np.mean(found)), len(prior.inducing_start)
 
     def _why_dead(self) -> dict[int, str]:
         """What was not finite, by chain."""

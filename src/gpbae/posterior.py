@@ -131,6 +131,28 @@ def decode_training(
     return jax.lax.map(one, (draws, _keys(jax.random.key(0) if key is None else key, draws)))
 
 
+@eqx.filter_jit
+def explained_by_inputs(
+    model: Autoencoder, draws: Position, table: Table, rows: Int[Array, " n"]
+) -> Float[Array, " S"]:
+    """Of the variance of η over some training rows, averaged over its columns, the share that stays when latents are
+    put where the GP values of their group say; draw by draw, for a sparse prior."""
+    prior = model.prior
+    assert isinstance(prior, SparsePrior)
+
+    def one(draw):
+        hyper = draw.shared["prior"]
+        z = prior.law(hyper, _full(table)).latents(draw.local)[rows]
+        projection, _ = prior.project(hyper, table.x[rows])
+        mean = gp.sparse_mean(projection, draw.values, table.group[rows])
+        eta, said = (model.decode(draw.shared, a).astype(jnp.float64) for a in (z, mean))
+        spread = jnp.var(eta, axis=0)
+        lost = jnp.where(spread > 0, jnp.var(eta - said, axis=0) / jnp.where(spread > 0, spread, 1.0), 0.0)
+        return 1.0 - jnp.mean(jnp.minimum(lost, 1.0))
+
+    return jax.lax.map(one, draws)
+
+
 def _independent_rows(model: Autoencoder) -> bool:
     """Whether rows are independent given a draw, with one normal law each."""
     return isinstance(model.prior, SparsePrior | NormalPrior)
