@@ -155,6 +155,16 @@ def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
             OnDisk(wrong)
 
 
+def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they_are(monkeypatch):
+    """The sample by which it is chosen may hold zeros and ones alone."""
+    monkeypatch.setattr(outofcore, "SAMPLE", 300)
+    y = (Y > 0).astype(float)
+    sampled = outofcore._sample(outofcore.tables.group_codes(None, N), N, tiny().seed)
+    y[np.setdiff1d(np.arange(N), sampled), 1] = 2.0
+    with pytest.raises(InputError, match="0, 1 or NaN; got 2 in column 1"):
+        tiny().fit(X, OnDisk(y))
+
+
 def test_the_sample_has_a_row_of_every_group(monkeypatch):
     monkeypatch.setattr(outofcore, "SAMPLE", 5)
     labels = outofcore.tables.group_codes(np.repeat(["a", "b", "c"], [50, 1, 50]), 101)

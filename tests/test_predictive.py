@@ -8,9 +8,10 @@ import pytest
 from scipy import stats
 
 from gpbae.errors import GpbaeError
-from gpbae.likelihoods import Bernoulli, Gaussian
+from gpbae.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from gpbae.predictive import Predictive
 from gpbae.tables import Frame, Scaler
+from gpbae.transforms import Identity, Log
 
 S, R, T, P = 60, 4, 5, 3
 NOISE = 0.3
@@ -120,6 +121,23 @@ def test_binary_answers_are_probabilities(eta):
     np.testing.assert_allclose(answer.sd**2, p * (1 - p), rtol=1e-10)
     assert set(np.unique(answer.samples)) == {0.0, 1.0}
     np.testing.assert_allclose(answer.log_density(np.ones((T, P)), np.ones((T, P), bool)), np.log(p), rtol=1e-10)
+
+
+def test_what_cannot_occur_has_no_density(eta):
+    """A 2 among yes and no, a code that no class has, half a count, a negative number among logarithms."""
+    y, every = np.array([[2.0, 0.0, 1.0]] * T), np.ones((T, P), bool)
+    found = Predictive(eta + 5, every_draw(Bernoulli()), UNIT, Frame((P,))).log_density(y, every)
+    np.testing.assert_array_equal(np.isneginf(found), y == 2)
+    assert (found[y != 2] <= 0).all()
+    for likelihood, stray in ((Categorical(3), 3.0), (Poisson(), 0.5), (Poisson(), -1.0)):
+        sized = likelihood.initialise(np.ones((4, P)), np.ones((4, P), bool))
+        wide = np.repeat(eta, 3, axis=3) if stray == 3 else eta
+        cells = np.where(np.arange(P) == 1, stray, np.ones((T, P)))
+        found = Predictive(wide, every_draw(sized), UNIT, Frame((P,))).log_density(cells, every)
+        assert np.isneginf(found[:, 1]).all() and np.isfinite(found[:, [0, 2]]).all()
+    bent = Scaler(np.zeros(P), np.ones(P), (Identity(), Log(), Log()))
+    found = Predictive(eta, every_draw(Gaussian(NOISE)), bent, Frame((P,))).log_density(y - 0.5, every)
+    np.testing.assert_array_equal(np.isneginf(found), (np.arange(P) > 0) & (y - 0.5 <= 0))
 
 
 def test_latents_have_no_noise_and_no_density(eta):

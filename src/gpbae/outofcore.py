@@ -12,6 +12,7 @@ import numpy as np
 from gpbae import tables
 from gpbae.batches import StreamBatch
 from gpbae.errors import InputError
+from gpbae.likelihoods import AbstractLikelihood
 from gpbae.ondisk import Feed, OnDisk, Rows
 from gpbae.priors import SeededPrior
 
@@ -39,9 +40,9 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
 
     def gather(numbers: np.ndarray) -> Rows:
         values = y.rows(numbers).reshape(*numbers.shape, -1)
-        _refuse_infinite(values)
         mask = ~np.isnan(values)
-        scaled = np.where(mask, estimator.scaler_.forward(np.where(mask, values, estimator.scaler_.location)), 0.0)
+        _refuse_impossible(values, mask, model.likelihood, estimator.frame_)
+        scaled = np.where(mask, estimator.scaler_.forward(values), 0.0)
         inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
         inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
         return Rows(inputs, scaled, mask, slots[labels.codes[numbers]])
@@ -88,6 +89,11 @@ def _is_blind(estimator: Any) -> bool:
     return not hasattr(estimator, "kernel")
 
 
-def _refuse_infinite(values: np.ndarray) -> None:
+def _refuse_impossible(
+    values: np.ndarray, mask: np.ndarray, likelihood: AbstractLikelihood, frame: tables.Frame
+) -> None:
+    """Rows outside the sample, by which the likelihood was chosen, are seen here for the first time."""
     if np.isinf(values).any():
         raise InputError("y must be finite or NaN; got an infinity on disk. Mark it as NaN.")
+    flat = (-1, values.shape[-1])
+    likelihood.check(values.reshape(flat), mask.reshape(flat), tuple(frame.names()))

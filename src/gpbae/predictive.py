@@ -12,7 +12,7 @@ from jax.scipy.special import logsumexp
 from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import AbstractLikelihood, part_of
 from gpbae.tables import Frame, Scaler
-from gpbae.transforms import Identity
+from gpbae.transforms import Identity, Transform
 
 NUM_NOISE_DRAWS = 2000
 """Over all draws of η together, between 8 and 32 for each: averaged, noise adds little to the error of those draws."""
@@ -55,6 +55,11 @@ class Predictive:
         if self._likelihood is None:
             return np.full(self._num_columns, "real")
         return np.array(self._likelihood.kinds(self._num_columns))
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """Of each column, or () where none has any."""
+        return self._scaler.transforms
 
     def _numbers(self, values: np.ndarray) -> Any:
         """In the user's kind of table, with classes left out."""
@@ -245,18 +250,24 @@ class Predictive:
         return {name: self._numbers(part) for name, part in parts.items()}
 
     def log_density(self, y: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """log of the predictive mixture density of every observed cell, original units; NaN elsewhere."""
+        """log of the predictive mixture density of every observed cell, original units; NaN elsewhere.
+
+        It is −∞ where a cell holds what its likelihood or its transform gives no probability, such as a 2 among yes and
+        no, or a negative number in a column of logarithms.
+        """
         if self._likelihood is None:
             raise ValueError("A predictive over latents has no observation density.")
         S, R, T, _ = self._eta.shape
         padding = ((0, T - self._num_rows), (0, 0))
         y, mask = np.pad(y, padding), np.pad(mask, padding)
-        known = np.where(mask, y, self._scaler.inverse(np.zeros((1, self._num_columns))))
+        possible = mask & self._scaler.takes(y) & self._likelihood.supports(y)
+        known = np.where(possible, y, self._scaler.inverse(np.zeros((1, self._num_columns))))
         target = self._scaler.forward(known).astype(self._eta.dtype)
-        seen = tuple(jnp.asarray(np.broadcast_to(a, (R, *a.shape))) for a in (target, mask))
+        seen = tuple(jnp.asarray(np.broadcast_to(a, (R, *a.shape))) for a in (target, possible))
         cells = _per_draw(_log_prob, self._likelihood, self._eta, seen)
         log_mean = logsumexp(jnp.asarray(cells, jnp.float64), axis=0) - np.log(S * R)
-        density = np.where(mask, np.asarray(log_mean) + self._scaler.log_slope(known), np.nan)
+        density = np.where(possible, np.asarray(log_mean) + self._scaler.log_slope(known), -np.inf)
+        density = np.where(mask, density, np.nan)
         return density[: self._num_rows]
 
 

@@ -62,6 +62,10 @@ class Scaler(NamedTuple):
     def is_linear(self) -> bool:
         return all(isinstance(t, Identity) for t in self.transforms)
 
+    def takes(self, values: np.ndarray) -> np.ndarray:
+        """Which cells have a place in the transformed column: of a logarithm, those above zero."""
+        return self._each("takes", values) if self.transforms else np.ones(values.shape, bool)
+
     def forward(self, values: np.ndarray) -> np.ndarray:
         return (self._each("forward", values) - self.location) / self.scale
 

@@ -1,7 +1,7 @@
 """Monotone maps of a column to where a symmetric noise fits it, undone on the way out.
 
 A transform t is a value with `forward`, `inverse` and `log_slope`; densities go back by
-log p(y) = log p(t(y)) + log t′(y).
+log p(y) = log p(t(y)) + log t′(y), and where t does not take y there are none.
 """
 
 import fnmatch
@@ -22,6 +22,9 @@ SKEWED = 1.0
 class Identity(NamedTuple):
     """t(y) = y."""
 
+    def takes(self, y: Values) -> np.ndarray:
+        return np.ones(np.shape(y), bool)
+
     def forward(self, y: Values) -> Values:
         return y
 
@@ -34,6 +37,9 @@ class Identity(NamedTuple):
 
 class Log(NamedTuple):
     """t(y) = log y, for columns above zero; NaN stays NaN."""
+
+    def takes(self, y: Values) -> np.ndarray:
+        return ~(y <= 0)
 
     def forward(self, y: Values) -> Values:
         if (y <= 0).any():
@@ -57,6 +63,9 @@ class YeoJohnson(NamedTuple):
     power: float
     centre: float
     unit: float
+
+    def takes(self, y: Values) -> np.ndarray:
+        return np.ones(np.shape(y), bool)
 
     def forward(self, y: Values) -> Values:
         u = (y - self.centre) / self.unit

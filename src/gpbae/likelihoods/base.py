@@ -51,6 +51,11 @@ class AbstractLikelihood(eqx.Module):
         """What each column holds; columns of real numbers are standardised before they come here."""
 
     @abc.abstractmethod
+    def supports(self, values: np.ndarray) -> np.ndarray:
+        """Which cells (…, P) may occur at all.  `log_prob` is meant for these alone and does not look: the others have
+        no probability, are refused by `check` before a fit, and get a density of zero where an answer is scored."""
+
+    @abc.abstractmethod
     def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
         """Refuse cells that this likelihood gives no probability, in one sentence that names the column."""
 

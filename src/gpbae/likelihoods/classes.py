@@ -23,8 +23,11 @@ class Bernoulli(AbstractLikelihood):
     def kinds(self, num_columns: int) -> tuple[Kind, ...]:
         return ("truth",) * num_columns
 
+    def supports(self, values: np.ndarray) -> np.ndarray:
+        return np.isin(values, (0.0, 1.0))
+
     def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
-        if (bad := first_bad(np.isin(values, (0.0, 1.0)), mask)) is not None:
+        if (bad := first_bad(self.supports(values), mask)) is not None:
             raise InputError(
                 f"Bernoulli needs cells that are 0, 1 or NaN; got {values[bad]:g} in column {names[bad[1]]}. "
                 "Use Gaussian()."
@@ -80,10 +83,12 @@ class Categorical(AbstractLikelihood):
     def kinds(self, num_columns: int) -> tuple[Kind, ...]:
         return ("class",) * num_columns
 
-    def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
+    def supports(self, values: np.ndarray) -> np.ndarray:
         most = np.inf if self.num_classes is None else self.num_classes - 1
-        good = (values >= 0) & (values <= most) & (values == np.round(values))
-        if (bad := first_bad(good, mask)) is not None:
+        return (values >= 0) & (values <= most) & (values == np.round(values))
+
+    def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
+        if (bad := first_bad(self.supports(values), mask)) is not None:
             upto = "up" if self.num_classes is None else f"to {self.num_classes - 1}"
             raise InputError(
                 f"Categorical needs labels, or codes from 0 {upto}; got {values[bad]:g} in column {names[bad[1]]}. "

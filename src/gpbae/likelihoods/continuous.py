@@ -18,6 +18,9 @@ class AbstractReal(AbstractLikelihood):
     def kinds(self, num_columns: int) -> tuple[Kind, ...]:
         return ("real",) * num_columns
 
+    def supports(self, values: np.ndarray) -> np.ndarray:
+        return np.isfinite(values)
+
     def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
         return None
 

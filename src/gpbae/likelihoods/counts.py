@@ -32,9 +32,11 @@ class AbstractCount(AbstractLikelihood):
     def kinds(self, num_columns: int) -> tuple[Kind, ...]:
         return ("count",) * num_columns
 
+    def supports(self, values: np.ndarray) -> np.ndarray:
+        return (values >= 0) & (values == np.round(values))
+
     def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
-        good = (values >= 0) & (values == np.round(values))
-        if (bad := first_bad(good, mask)) is not None:
+        if (bad := first_bad(self.supports(values), mask)) is not None:
             raise InputError(
                 f"{type(self).__name__} needs whole numbers from 0; got {values[bad]:g} in column {names[bad[1]]}. "
                 "Use Gaussian()."

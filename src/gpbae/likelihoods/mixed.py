@@ -66,6 +66,12 @@ class Blocks(AbstractLikelihood):
                  for i, kind in zip(c, m.kinds(len(c)), strict=True)}  # fmt: skip
         return tuple(found[i] for i in range(num_columns))
 
+    def supports(self, values: np.ndarray) -> np.ndarray:
+        good = np.ones(values.shape, bool)
+        for member, columns in zip(self.members, self.columns, strict=True):
+            good[..., np.array(columns)] = member.supports(values[..., np.array(columns)])
+        return good
+
     def check(self, values: np.ndarray, mask: np.ndarray, names: tuple[str, ...]) -> None:
         for member, columns in zip(self.members, self.columns, strict=True):
             index = np.array(columns)
