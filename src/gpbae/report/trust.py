@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from gpbae.diagnostics import LARGEST_RHAT, NUM_ERRORS, SMALLEST_ACCEPTANCE, SMALLEST_ESS, TEMPERATURE_TOLERANCE
+from gpbae.diagnostics import (
+    LARGEST_RHAT,
+    LARGEST_SINGLE_RHAT,
+    NUM_ERRORS,
+    SMALLEST_ACCEPTANCE,
+    SMALLEST_ESS,
+    TEMPERATURE_TOLERANCE,
+)
 
 DISTANT_RHAT = 1.3
 TINY_ESS = 10
@@ -69,11 +76,13 @@ def _mixing(model, frame) -> Iterator[Check]:
         yield Check("R-hat", "not available", Light.AMBER, "One chain cannot disagree with itself: use num_chains=4.")
     elif len(r_hat):
         light = _light(r_hat.median(), LARGEST_RHAT, DISTANT_RHAT)
-        words = f"median {r_hat.median():.2f}, largest {r_hat.max():.2f}"
+        if light == Light.GREEN and r_hat.max() > LARGEST_SINGLE_RHAT:
+            light = Light.AMBER
+        words = f"median {r_hat.median():.2f}, largest {r_hat.max():.2f} ({r_hat.idxmax()})"
         yield Check("R-hat", words, light, "" if light == Light.GREEN else f"Chains disagree. {LONGER}")
     if len(ess):
         light = _light(-ess.median(), -SMALLEST_ESS, -TINY_ESS)
-        words = f"median {ess.median():.0f}, smallest {ess.min():.0f}"
+        words = f"median {ess.median():.0f}, smallest {ess.min():.0f} ({ess.idxmin()})"
         yield Check("effective draws", words, light, "" if light == Light.GREEN else f"Draws are few. {LONGER}")
 
 
