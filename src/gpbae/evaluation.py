@@ -11,13 +11,15 @@ from scipy import stats
 
 from gpbae import metrics, rivals, tables
 from gpbae.errors import InputError
+from gpbae.transforms import Identity
 
 if TYPE_CHECKING:
     import pandas
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 NUM_BINS = 10
-ALL = "all"
+ALL, IMPOSSIBLE = "all", "impossible"
+NUM_NODES = 32
 Hidden = Bool[np.ndarray, "N P"]
 
 
@@ -69,18 +71,25 @@ class Holdout:
         return hidden
 
     def _blocks(self, mask, share, rng, order, codes):
-        """Blocks until enough known cells are hidden; no column loses more than half of what it has."""
-        hidden, wanted = np.zeros_like(mask), share * mask.sum()
-        most = 0.5 * mask.sum(axis=0)
-        for _ in range(200 * mask.shape[1]):
-            first, column = rng.integers(len(order)), rng.integers(mask.shape[1])
+        """Blocks in random places, each tried once, until enough known cells are hidden; every column keeps at least
+        half of the share that is to be left."""
+        hidden, count = np.zeros_like(mask), np.zeros(mask.shape[1], int)
+        wanted, most = share * mask.sum(), 0.5 * (1 + share) * mask.sum(axis=0)
+        for place in rng.permutation(mask.size):
+            if count.sum() >= wanted:
+                return hidden
+            first, column = divmod(int(place), mask.shape[1])
             rows = order[first : first + self.block_length]
             rows = rows[codes[rows] == codes[rows[0]]]
-            fresh = mask[rows, column] & ~hidden[rows, column]
-            if fresh.any() and hidden[:, column].sum() + fresh.sum() <= most[column]:
-                hidden[rows, column] |= fresh
-            if hidden.sum() >= wanted:
-                break
+            fresh = rows[mask[rows, column] & ~hidden[rows, column]]
+            if count[column] + len(fresh) <= most[column]:
+                hidden[fresh, column] = True
+                count[column] += len(fresh)
+        if wanted - count.sum() > self.block_length:
+            raise InputError(
+                f"Blocks of {self.block_length} rows can hide {count.sum() / mask.sum():.0%} of the known cells here; "
+                f"got holdout={share}. Pass a smaller one, or a smaller block_length."
+            )
         return hidden
 
     def _column(self, mask, x, names):
@@ -89,7 +98,14 @@ class Holdout:
             raise InputError(f"how must name a column of y, ('column', name, start); got {self.how!r}.")
         if x is None:
             raise InputError("Hiding a column from some place on needs inputs x.")
-        return mask & (np.array(names) == str(name)) & (x[:, :1] >= float(start))
+        of_column = mask & (np.array(names) == str(name))
+        hidden = of_column & (x[:, :1] >= float(start))
+        if hidden.any() and not (of_column & ~hidden).any():
+            raise InputError(
+                f"Column {name} has no known cell before {self._start}, so nothing would be left of it to learn from; "
+                "choose a later start."
+            )
+        return hidden
 
 
 def _cells(mask, share, rng, order, codes):
@@ -134,27 +150,66 @@ def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores
     return CellScores(mean - truth, -law.logpdf(truth), metrics.gaussian_crps(mean, sd, truth), law.cdf(truth))
 
 
-def summary(scores: CellScores, unit: np.ndarray | float, variance: np.ndarray | float) -> dict[str, Any]:
-    """Averages; errors and CRPS in `unit`s, SMSE over the `variance` of the truth."""
+def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any) -> CellScores:
+    """Scores of y whose transform is normal: the mean by Gauss–Hermite quadrature, the density with the slope of the
+    transform; what it does not take has none, and lies below everything else."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
+    values = transform.inverse(mean[:, None] + sd[:, None] * nodes)
+    possible = transform.takes(truth)
+    inside = np.where(possible, truth, transform.inverse(mean))
+    z = (transform.forward(inside) - mean) / sd
+    nlpd = np.where(possible, np.log(sd) - stats.norm.logpdf(z) - transform.log_slope(inside), np.inf)
+    crps = metrics.crps_of_quantiles(lambda q: transform.inverse(mean + sd * stats.norm.ppf(q)), truth)
+    pit = np.where(possible, stats.norm.cdf(z), 0.0)
+    return CellScores(values @ weights / weights.sum() - truth, nlpd, crps, pit)
+
+
+def of_whole(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, largest: np.ndarray | float) -> CellScores:
+    """Scores of a normal rounded to whole numbers from 0 to `largest`, which get what lies beyond them."""
+    upper = np.where(truth >= largest, np.inf, (truth + 0.5 - mean) / sd)
+    lower = np.where(truth <= 0, -np.inf, (truth - 0.5 - mean) / sd)
+    possible = (truth >= 0) & (truth <= largest) & (truth == np.round(truth))
+    nlpd = np.where(possible, -_log_mass(lower, upper), np.inf)
+    crps = metrics.crps_of_quantiles(lambda q: np.clip(np.round(mean + sd * stats.norm.ppf(q)), 0, largest), truth)
+    return of_normal(mean, sd, truth)._replace(nlpd=nlpd, crps=crps)
+
+
+def _log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """log (Φ(upper) − Φ(lower)), on the side of the centre where neither is nearly 1."""
+    flip = lower > 0
+    lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
+    top, bottom = stats.norm.logcdf(upper), stats.norm.logcdf(lower)
+    return top + np.log(-np.expm1(np.minimum(bottom - top, -1e-300)))
+
+
+def summary(
+    scores: CellScores, unit: np.ndarray | float, variance: np.ndarray | float, has_density: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Averages; errors and CRPS in `unit`s, SMSE over the `variance` of the truth where that is above 0.
+
+    NLPD and CRPS are of the cells that `has_density` picks, all by default; a cell without a number among them leaves
+    none to give.  `impossible` counts those whose density is zero, which make the NLPD infinite.
+    """
     error = scores.error / unit
-    with np.errstate(divide="ignore", invalid="ignore"):
-        smse = np.where(np.asarray(variance) > 0, scores.error**2 / variance, np.nan)
+    counted = np.ones(len(error), bool) if has_density is None else has_density
+    variance = np.broadcast_to(variance, error.shape)
     pit = scores.pit[np.isfinite(scores.pit)]  # labels have no order, so no interval
     inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(pit - 0.5) <= q / 2)) if len(pit) else float("nan")
               for q in LEVELS}  # fmt: skip
     return {
         "mae": float(np.mean(np.abs(error))),
         "rmse": float(np.sqrt(np.mean(error**2))),
-        "smse": float(np.nanmean(smse)) if np.isfinite(smse).any() else float("nan"),
-        "nlpd": _mean_of_known(scores.nlpd),
-        "crps": _mean_of_known(scores.crps / unit),
+        "smse": _mean(scores.error[variance > 0] ** 2 / variance[variance > 0]),
+        "nlpd": _mean(scores.nlpd[counted]),
+        "crps": _mean((scores.crps / unit)[counted]),
         **inside,
         "cells": len(error),
+        IMPOSSIBLE: int(np.isposinf(scores.nlpd[counted]).sum()),
     }
 
 
-def _mean_of_known(values: np.ndarray) -> float:
-    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,11 +245,33 @@ class Evaluation:
         """What `rows` was made of, also after it has been a file, where a number that is none is None."""
         import pandas as pd
 
-        lines = {(row["model"], row["column"]): row["metrics"] for row in rows}
+        lines = {(row["model"], row["column"]): with_infinity(row["metrics"]) for row in rows}
         table = pd.DataFrame(lines).T.astype(float)
         table.index = table.index.set_names(["method", "column"])
         pit = {row["model"]: row["pit"] for row in rows if row["column"] == ALL}
         return cls(rows[0]["experiment"], model, table, pit, {row["model"]: row["seconds"] for row in rows})
+
+
+def with_infinity(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """A file has no infinities, but it says how many there were."""
+    return {**metrics, "nlpd": np.inf} if (metrics.get(IMPOSSIBLE) or 0) > 0 else dict(metrics)
+
+
+def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of what `Evaluation.rows` gives, a sentence for each way of hiding and each set of cells that had no density."""
+    found: dict[tuple, list[str]] = {}
+    for row in rows:
+        number = row["metrics"].get(IMPOSSIBLE) or 0
+        if row.get("column", ALL) != ALL and number > 0:
+            found.setdefault((row["experiment"], row["model"]), []).append(f"{row['column']} ({number:.0f})")
+    methods: dict[tuple, list[str]] = {}
+    for (how, method), places in found.items():
+        methods.setdefault((how, *places), []).append(method)
+    return [
+        f"Among the hidden {how}, values in {', '.join(places)} cannot occur by the rest of their column, such as a 2 "
+        f"among zeros and ones or a negative number among positive ones: NLPD is infinite for {', '.join(names)}."
+        for (how, *places), names in methods.items()
+    ]
 
 
 def evaluate(
@@ -206,10 +283,12 @@ def evaluate(
     with_rivals: bool = True,
     say: Callable[[dict[str, Any]], None] = lambda event: None,
     run_dir: Any = None,
+    suited: Callable[[Any], Any] | None = None,
 ) -> Evaluation:
     """Hide cells, refit a copy of the model on the rest, fill them, and score it beside simple rivals.
 
-    With `run_dir` the refit is kept in that folder as it goes, and goes on from there when it was stopped.
+    With `run_dir` the refit is kept in that folder as it goes, and goes on from there when it was stopped.  `suited`
+    makes the copy from the table without its hidden cells, where arguments were chosen by looking at the table.
     """
     import pandas as pd
 
@@ -224,20 +303,20 @@ def evaluate(
     started = time.monotonic()
     title = type(model).__name__
     masked = _masked(y, seen, hidden)
-    fitted = type(model)(**model.get_params()).fit(
-        x, masked, groups, **({} if run_dir is None else {"run_dir": run_dir})
-    )
+    copy = type(model)(**model.get_params()) if suited is None else suited(masked)
+    fitted = copy.fit(x, masked, groups, **({} if run_dir is None else {"run_dir": run_dir}))
     say({"phase": "refining", "seconds": round(time.monotonic() - started, 3)})
-    own, kinds = _of_answer(fitted.impute(x, masked, groups), seen, hidden)
+    answer = fitted.impute(x, masked, groups)
+    own, kinds = _of_answer(answer, seen, hidden)
     scores = {title: own}
     seconds = {title: time.monotonic() - started}
-    again = _once_more(holdout, seen.mask & ~hidden, positions, names)
+    again = _once_more(holdout, seen.mask & ~hidden, positions, codes, names)
     for name, rival in rivals.suited(positions).items() if with_rivals else ():
         started = time.monotonic()
         say({"phase": "rivals", "rival": name, "seconds": 0.0})
-        filled = rivals.fill(rival, positions, codes, np.where(hidden, np.nan, seen.values),
-                              lambda mask: again.choose(mask, positions, codes, names))  # fmt: skip
-        scores[name] = _of_rival(filled.mean[hidden], filled.sd[hidden], truth, kinds[hidden])
+        left = np.where(hidden, np.nan, seen.values)
+        filled = rivals.fill(rival, positions, codes, left, lambda mask: again, answer.transforms)
+        scores[name] = _of_rival(filled, seen.values, hidden, kinds)
         seconds[name] = time.monotonic() - started
 
     column = np.broadcast_to(np.arange(len(names)), hidden.shape)[hidden]
@@ -252,13 +331,17 @@ def evaluate(
     return Evaluation(holdout.words, title, table, pit, {m: round(s, 1) for m, s in seconds.items()})
 
 
-def _once_more(holdout: Holdout, mask: Hidden, x: np.ndarray | None, names: Sequence[str]) -> Holdout:
-    """The same kind of hiding among the cells that are left: other rows, or an earlier part of the column."""
-    if isinstance(holdout.how, str) or x is None:
-        return dataclasses.replace(holdout, seed=holdout.seed + 1)
-    left = x[mask[:, list(names).index(str(holdout.how[1]))], 0]
-    start = float(np.quantile(left, 0.8)) if len(left) else -np.inf
-    return dataclasses.replace(holdout, how=(*holdout.how[:2], start))
+def _once_more(holdout: Holdout, mask: Hidden, x: np.ndarray | None, codes: np.ndarray, names: Sequence[str]) -> Hidden:
+    """The same kind of hiding among the cells that are left, other rows or an earlier part of the column; nothing where
+    too few are left for that, which is no reason to lose the refit."""
+    again = dataclasses.replace(holdout, seed=holdout.seed + 1)
+    if not isinstance(holdout.how, str) and x is not None:
+        left = x[mask[:, list(names).index(str(holdout.how[1]))], 0]
+        again = dataclasses.replace(holdout, how=(*holdout.how[:2], float(np.quantile(left, 0.8))))
+    try:
+        return again.choose(mask, x, codes, names)
+    except InputError:
+        return np.zeros_like(mask)
 
 
 def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
@@ -272,15 +355,26 @@ def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
     return of_draws(mean[hidden], samples, log_density, seen.values[hidden], (kinds == "class")[hidden]), kinds
 
 
-def _of_rival(mean, sd, truth, kinds) -> CellScores:
-    """Rivals are normal: of whole numbers they get the mass around each; codes they take for numbers, so that their
-    guess is the nearest code, and a density of classes they have not."""
-    found, are_classes, are_whole = of_normal(mean, sd, truth), kinds == "class", np.isin(kinds, ("count", "truth"))
-    mass = stats.norm.cdf(truth + 0.5, mean, sd) - stats.norm.cdf(truth - 0.5, mean, sd)
-    nlpd = np.where(are_whole, -np.log(np.maximum(mass, 1e-300)), found.nlpd)
-    unknown = {name: np.where(are_classes, np.nan, part)
-               for name, part in (("nlpd", nlpd), ("crps", found.crps), ("pit", found.pit))}  # fmt: skip
-    return found._replace(error=np.where(are_classes, np.round(mean) != truth, found.error), **unknown)
+def _of_rival(filled: rivals.Filled, values: np.ndarray, hidden: Hidden, kinds: np.ndarray) -> CellScores:
+    """Scores of the hidden cells, column by column, in the order of the table."""
+    scores = np.full((len(CellScores._fields), *hidden.shape), np.nan)
+    for p, here in enumerate(hidden.T):
+        transform = filled.transforms[p] if filled.transforms else Identity()
+        cells = (filled.mean[here, p], filled.sd[here, p], values[here, p])
+        scores[:, here, p] = _of_rival_column(*cells, kinds[0, p], transform)
+    return CellScores(*scores[:, hidden])
+
+
+def _of_rival_column(mean, sd, truth, kind: str, transform: Any) -> CellScores:
+    """Rivals are normal, maybe after a transform: of whole numbers they get the mass around each, the ends all that
+    lies beyond; codes they take for numbers, so that their guess is the nearest, and a density of classes they have
+    not."""
+    if kind == "class":
+        unknown = np.full(len(truth), np.nan)
+        return CellScores((np.round(mean) != truth).astype(float), unknown, unknown, unknown)
+    if kind in ("truth", "count"):
+        return of_whole(mean, sd, truth, 1.0 if kind == "truth" else np.inf)
+    return of_normal(mean, sd, truth) if isinstance(transform, Identity) else of_bent(mean, sd, truth, transform)
 
 
 def _masked(y, seen, hidden):
@@ -302,6 +396,5 @@ def _by_column(scores: CellScores, truth, column, unit, are_classes, names) -> d
     for p, name in enumerate(names):
         if (here := column == p).any():
             found[name] = summary(CellScores(*(part[here] for part in scores)), 1.0, variance[p])
-    compared = {name: np.where(are_classes[column], np.nan, getattr(scores, name)) for name in ("nlpd", "crps")}
-    found[ALL] = summary(scores._replace(**compared), unit[column], variance[column])
+    found[ALL] = summary(scores, unit[column], variance[column], ~are_classes[column])
     return found

@@ -47,6 +47,11 @@ class LargePredictive:
         return next(self.blocks())[1].kinds
 
     @functools.cached_property
+    def transforms(self) -> tuple[Any, ...]:
+        """Of each column, or () where none has any."""
+        return next(self.blocks())[1].transforms
+
+    @functools.cached_property
     def _moments(self) -> dict[str, Any]:
         """What is asked most, in one pass."""
         names = ("mean", "sd", "point", "point_values", "filled")

@@ -1,5 +1,7 @@
 """Scores of predictions against held-out cells, each a plain function of NumPy arrays."""
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import stats
 
@@ -35,6 +37,15 @@ def crps_of_cells(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
     weights = (2 * np.arange(1, S + 1) - S - 1)[:, None]
     spread = 2 * np.sum(weights * ordered, axis=0) / (S * max(S - 1, 1))
     return np.mean(np.abs(samples - truth), axis=0) - 0.5 * spread
+
+
+def crps_of_quantiles(quantile: Callable[[float], np.ndarray], truth: np.ndarray, num: int = 200) -> np.ndarray:
+    """CRPS of each cell from quantiles q_τ:  2 ∫ (1[y < q_τ] − τ)(q_τ − y) dτ, by the midpoint rule."""
+    total = np.zeros(np.shape(truth))
+    for level in (np.arange(num) + 0.5) / num:
+        q = quantile(level)
+        total += ((truth < q) - level) * (q - truth)
+    return 2 * total / num
 
 
 def brier_of_cells(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Simple ways to fill a table, each with a spread, so that a model has something to beat.
 
 A rival fills gaps (NaN) of standardised columns.  Those that know no spread of their own get one per column, from
-cells that are hidden from them once more, in the same way as those they are scored on.
+cells that are hidden from them once more, in the same way as those they are scored on.  Where the model transforms a
+column, its rivals may too: each takes the scale on which it does better on those cells.
 """
 
 from collections.abc import Callable
@@ -12,19 +13,24 @@ import scipy.linalg
 from jaxtyping import Float, Int
 
 from gpbae.tables import fit_scaler
+from gpbae.transforms import Identity, Transform
 
 Cells = Float[np.ndarray, "N P"]
 Inputs = Float[np.ndarray, "N D"]
 Codes = Int[np.ndarray, " N"]
 LARGEST_SEARCH, LARGEST_SOLVE = 250, 400
+NUM_RUNS = 5
+"""Of neighbours that lengthscales are looked for in: near cells say how short they are, far ones how long."""
+FEWEST_ERRORS = 5
 NOISE_SHARES = (0.001, 0.01, 0.05, 0.2, 0.6)
 
 
 class Filled(NamedTuple):
-    """A normal distribution for every cell."""
+    """A normal distribution for every cell, of what the column's transform makes of it; () is no transform at all."""
 
     mean: Cells
     sd: Cells
+    transforms: tuple[Transform, ...] = ()
 
 
 Rival = Callable[[Inputs | None, Codes, Cells], Cells | Filled]
@@ -94,25 +100,44 @@ def suited(x: Inputs | None) -> dict[str, Rival]:
 
 
 def fill(
-    rival: Rival, x: Inputs | None, codes: Codes, values: Cells, hide: Callable[[np.ndarray], np.ndarray]
-) -> Filled:
-    """A rival's answer in the units of the table; `hide` chooses among known cells those to learn a spread from."""
-    scaler = fit_scaler(values, ~np.isnan(values), True)
+    rival: Rival, x: Inputs | None, codes: Codes, values: Cells, hide: Callable[[np.ndarray], np.ndarray],
+    transforms: tuple[Transform, ...] = (),
+) -> Filled:  # fmt: skip
+    """A rival's answer in the units of the table; `hide` chooses among known cells those to learn a spread from.
+
+    Columns with a transform are answered on its scale, unless cells hidden once more are likelier without.
+    """
+    again = hide(~np.isnan(values))
+    plain, loss = _on_scale(rival, x, codes, values, again, ())
+    if not transforms:
+        return plain
+    bent, loss_bent = _on_scale(rival, x, codes, values, again, transforms)
+    is_plain = np.array([isinstance(t, Identity) for t in transforms]) | (loss < loss_bent)
+    chosen = tuple(Identity() if p else t for t, p in zip(transforms, is_plain, strict=True))
+    return Filled(np.where(is_plain, plain.mean, bent.mean), np.where(is_plain, plain.sd, bent.sd), chosen)
+
+
+def _on_scale(rival, x, codes, values, again, transforms) -> tuple[Filled, np.ndarray]:
+    """The answer, and per column minus the log density of the cells hidden once more; NaN where they are too few."""
+    scaler = fit_scaler(values, ~np.isnan(values), True, transforms)
     y = scaler.forward(values)
-    answer = rival(x, codes, y)
+    answer, checked = rival(x, codes, y), rival(x, codes, np.where(again, np.nan, y))
     if not isinstance(answer, Filled):
-        answer = Filled(answer, np.broadcast_to(_spread(rival, x, codes, y, hide), y.shape))
-    return Filled(scaler.inverse(answer.mean), answer.sd * scaler.scale)
-
-
-def _spread(rival, x, codes, y, hide) -> np.ndarray:
-    """Root mean square error per column on cells hidden once more; that of all columns where there are too few."""
-    again = hide(~np.isnan(y))
-    answer = rival(x, codes, np.where(again, np.nan, y))
-    squares = np.where(again, (answer - y) ** 2, 0.0)
+        sd = np.broadcast_to(_spread(np.where(again, checked - y, 0.0), again), y.shape)
+        answer, checked = Filled(answer, sd), Filled(checked, sd)
+    cells = np.where(again, 0.5 * ((y - checked.mean) / checked.sd) ** 2 + np.log(checked.sd), 0.0)
+    loss = cells - np.where(again, scaler.log_slope(values), 0.0)
     count = again.sum(axis=0)
-    overall = squares.sum() / max(count.sum(), 1)
-    return np.sqrt(np.maximum(np.where(count >= 5, squares.sum(axis=0) / np.maximum(count, 1), overall), 1e-12))
+    loss = np.where(count >= FEWEST_ERRORS, loss.sum(axis=0) / np.maximum(count, 1), np.nan)
+    return Filled(answer.mean * scaler.scale + scaler.location, answer.sd * scaler.scale, transforms), loss
+
+
+def _spread(errors, again) -> np.ndarray:
+    """Root mean square error per column on cells hidden once more; that of all columns where there are too few, and
+    that of the whole column, 1, where there are none."""
+    count, squares = again.sum(axis=0), (errors**2).sum(axis=0)
+    overall = squares.sum() / count.sum() if again.any() else 1.0
+    return np.sqrt(np.maximum(np.where(count >= FEWEST_ERRORS, squares / np.maximum(count, 1), overall), 1e-12))
 
 
 # The Gaussian process.
@@ -139,8 +164,9 @@ def _one_gp(x, codes, y):
 
 
 def _search(x, codes, y, known):
-    """The best of a grid on a few hundred neighbouring cells; the variance follows in closed form."""
-    rows = np.concatenate([r[~np.isnan(y[r])] for r in _pieces(x, codes)])[:LARGEST_SEARCH]
+    """The best of a grid on a few hundred cells, runs of neighbours from all over the column; the variance follows in
+    closed form."""
+    rows = _runs(np.concatenate([r[~np.isnan(y[r])] for r in _pieces(x, codes)]))
     same = codes[rows][:, None] == codes[rows][None]
     span = max(float(np.ptp(x[known], axis=0).max()), 1e-12)
     best = (-np.inf, span, 0.2, 1.0)
@@ -153,6 +179,15 @@ def _search(x, codes, y, known):
             evidence = -0.5 * (len(rows) * np.log(variance) + float(np.log(spectrum).sum()))
             best = max(best, (evidence, float(lengthscale), share, variance))
     return best[1:]
+
+
+def _runs(rows):
+    """All rows, or of many a few runs that begin evenly spaced."""
+    if len(rows) <= LARGEST_SEARCH:
+        return rows
+    length = LARGEST_SEARCH // NUM_RUNS
+    starts = np.linspace(0, len(rows) - length, NUM_RUNS).astype(int)
+    return rows[(starts[:, None] + np.arange(length)).ravel()]
 
 
 def _matern(a, b, lengthscale):
