@@ -76,6 +76,21 @@ def test_settings_follow_the_table_and_yield_to_the_user():
     assert arguments.estimator("SGPBAE", found | {"thinning": 7}).thinning == 7
 
 
+def test_what_is_hidden_has_no_say_in_the_settings():
+    """A model made anew for what is left is the one that the rest alone would have had, but for what the user said."""
+    rng = np.random.default_rng(0)
+    left = pd.DataFrame(np.outer(rng.standard_normal(60), np.ones(5)) + 0.01 * rng.standard_normal((60, 5)))
+    left.columns = list("abcde")
+    full = left + np.where(np.arange(60)[:, None] < 20, 3 * rng.standard_normal((60, 5)), 0.0)
+    model = arguments.estimator("SGPBAE", arguments.suited("SGPBAE", full) | {"transform": "none", "seed": 3})
+    assert model.latent_dim > 1
+    again = arguments.once_more(model, ["transform", "seed"], left)
+    assert (again.latent_dim, again.transform, again.seed) == (1, "none", 3)
+    assert arguments.once_more(model, ["latent_dim"], left).latent_dim == model.latent_dim
+    yes = (left > 0).astype(float)
+    assert arguments.once_more(model, [], yes).likelihood == type(model)().likelihood
+
+
 def test_longer_tables_get_fewer_sweeps():
     runs = [arguments._short_run(rows) for rows in (500, 1500, 5000, 10**6)]
     assert runs[0] == runs[1] == {"num_map_steps": 2000, "num_warmup": 300, "thinning": 10, "num_samples": 25}

@@ -292,6 +292,26 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
     assert "has a column 'catch_imputed' already" in capsys.readouterr().err
 
 
+def test_what_is_hidden_is_neither_known_of_nor_left_out_of_the_score(tmp_path, capsys):
+    """The only 2 of a column of zeros and ones, and the only negative number of a skewed one, are hidden: what is left
+    chooses likelihood and transform, and says of them that they cannot be."""
+    from gpbae.evaluation import Holdout
+
+    rng = np.random.default_rng(0)
+    y = np.stack([rng.random(60) < 0.5, np.exp(1.5 * rng.standard_normal(60)), rng.standard_normal(60)], axis=1)
+    hidden = Holdout("cells", 0.1).choose(np.ones(y.shape, bool), None, np.zeros(60, int), "abc")
+    for column, stray in enumerate((2.0, -1.0)):
+        y[np.flatnonzero(hidden[:, column])[0], column] = stray
+    frame = pd.DataFrame(y, columns=["wet", "rain", "c"]).assign(t=np.arange(60.0))
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    (tmp_path / "tiny.toml").write_text(TINY)
+    assert run("fit", tmp_path / "data.csv", "--inputs", "t", "--config", tmp_path / "tiny.toml", "--out",
+               tmp_path / "run", "--evaluate-only") == 0  # fmt: skip
+    assert "values in wet (1), rain (1) cannot occur" in " ".join(capsys.readouterr().out.split())
+    scores = pd.read_csv(tmp_path / "run" / "evaluation.csv").set_index(["method", "column"])["nlpd"]["SGPBAE"]
+    assert np.isinf(scores[["wet", "rain", "all"]]).all() and np.isfinite(scores["c"])
+
+
 def _check_marked(before, after):
     """Filled cells are marked and look like the others: whole numbers, yes and no, labels; what has no interval has a
     probability, and a gap gets what is likeliest."""

@@ -16,6 +16,8 @@ LONG_TABLE = 400
 NOISE_FLOOR = 0.05
 """In standard deviations of a column.  Columns that follow from each other, as absolute humidity does from temperature
 and relative humidity, would be copied to a noise of 0.005, and chains between such walls hardly move."""
+CHOSEN = ("transform", "likelihood", "latent_dim")
+"""What `suited` chooses by the cells of a table."""
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
 
 
@@ -59,6 +61,15 @@ def suited(name: str, y: Any) -> dict[str, Any]:
     if real and len(kinds) > 3 and set(kinds.values()) <= {"real", "count"}:
         found["latent_dim"] = _num_latents(y)
     return found | (_short_run(len(y)) if len(y) > LONG_TABLE else {})
+
+
+def once_more(model: Any, given: Sequence[str], y: Any) -> Any:
+    """The same model for another table, with what the user has `given` as it is and what suits that table for the rest:
+    for the cells that are left where some are hidden, of which nothing may be known that they do not say."""
+    cls = type(model)
+    open_to_choice = {name: value for name, value in cls().get_params().items() if name in CHOSEN}
+    chosen = open_to_choice | suited(cls.__name__, y)
+    return cls(**(model.get_params() | {name: value for name, value in chosen.items() if name not in given}))
 
 
 def _short_run(num_rows: int) -> dict[str, int]:

@@ -75,12 +75,12 @@ def fit(
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
-    estimator = _estimator(model, table, config, flags, settings or [])
+    estimator, given_names = _estimator(model, table, config, flags, settings or [])
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
     for sentence in notices.before_fit(estimator, table.y):
         terminal.say(sentence)
-    hidden = scores.Hidden(ways, holdout, block_length, estimator.seed)
+    hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
     storage.make_folder(out)
     given = (table.x, table.y, table.groups)
@@ -107,15 +107,16 @@ def _check_inputs(model: Model, inputs: str) -> None:
 
 def _estimator(
     model: Model, table: reading.Table, config: Path | None, flags: dict[str, Any], settings: list[str]
-) -> Any:
-    """The model: what suits the table, what the file says, what was typed; the last word counts."""
+) -> tuple[Any, list[str]]:
+    """The model: what suits the table, what the file says, what was typed; the last word counts.  Also the names of the
+    arguments that were said or typed."""
     from gpbae.cli import arguments, roles
 
     typed = {name: value for name, value in flags.items() if value is not None}
     if "transform" in typed:
         typed["transform"] = roles.words_by_name(typed["transform"], "--transform")
     given = arguments.read(config) | typed | arguments.pairs(settings)
-    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given)
+    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
 
 
 @app.command(epilog="Example: gpbae resume run")

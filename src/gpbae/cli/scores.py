@@ -27,12 +27,14 @@ SHOWN = ("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage80", "cov
 
 
 class Hidden(NamedTuple):
-    """Which known cells are hidden: `cells`, `blocks`, `rows`, `column:NAME:START`, and how many."""
+    """Which known cells are hidden: `cells`, `blocks`, `rows`, `column:NAME:START`, and how many; `given` are the names
+    of arguments that the user has set, which hold also for the cells that are left."""
 
     ways: list[str]
     share: float
     block_length: int
     seed: int
+    given: list[str]
 
 
 def ways(text: str) -> list[str]:
@@ -122,17 +124,19 @@ def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable
 def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
     """What one way of hiding gives, from its file if it has been found before."""
     from gpbae import evaluation, progress, storage
+    from gpbae.cli import arguments
 
     storage.make_folder(folder)
     holdout = _holdout(way, hidden, asked.y, asked.columns)
-    name = _name(asked, way, holdout)
+    name = _name(asked, way, holdout, hidden.given)
     scores, run = folder / f"{name}.json", folder / name
     if scores.exists():
         return _known(scores, type(asked.estimator).__name__)
     with progress.display(f"Evaluation ({way})", not quiet) as show:
         listener = progress.both(show, lambda event: log({"stage": f"evaluate {way}", **event}))
         copy = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": listener}))
-        found = evaluation.evaluate(copy, asked.x, asked.y, asked.groups, holdout, say=listener, run_dir=run)
+        found = evaluation.evaluate(copy, asked.x, asked.y, asked.groups, holdout, say=listener, run_dir=run,
+                                    suited=lambda left: arguments.once_more(copy, hidden.given, left))  # fmt: skip
     storage.write(scores, (json.dumps(progress.plain(found.rows())) + "\n").encode())
     shutil.rmtree(run, ignore_errors=True)
     return found
@@ -147,14 +151,15 @@ def _known(file: Path, model: str) -> Any:
         raise InputError(f"{file} is damaged; delete it, then run the same command again.") from error
 
 
-def _name(asked: Asked, way: str, holdout: Any) -> str:
+def _name(asked: Asked, way: str, holdout: Any, given: list[str]) -> str:
     """Of a folder for this model, this table and these hidden cells."""
     from gpbae import __version__, settings
 
     silent = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": False}))
     config = settings.text(silent, asked.x, asked.y)
     data = settings.fingerprint(settings.table(asked.x, asked.y, asked.groups))
-    return f"{way.split(':')[0]}-{hashlib.sha256(f'{__version__}{holdout}{data}'.encode() + config).hexdigest()[:12]}"
+    content = f"{__version__}{holdout}{given}{data}".encode() + config
+    return f"{way.split(':')[0]}-{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
@@ -170,9 +175,13 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 
 def _show(found: Any, way: str) -> None:
+    from gpbae import evaluation
+
     overall = found.overall()
     rows = [(method, *(float(line[name]) for name in SHOWN)) for method, line in overall.iterrows()]
     cells = int(overall["cells"].iloc[0])
     title = f"{cells} hidden cells ({way}); MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
     header = (name.replace("coverage", "in ") + " %" if "cov" in name else name.upper() for name in SHOWN)
     terminal.show(title, ("method", *header), rows)
+    for sentence in evaluation.remarks(found.rows()):
+        print(sentence)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gpbae.evaluation import IMPOSSIBLE, remarks, with_infinity
 from gpbae.overview import coverages
 from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
@@ -51,9 +52,10 @@ def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray
 
 
 def scores(subject: Subject) -> Section:
-    names = list(dict.fromkeys(name for row in subject.tests for name in row["metrics"]))
-    rows = [(str(row["experiment"]), str(row["model"]), *(cell(row["metrics"].get(name, np.nan)) for name in names))
-            for row in subject.tests]  # fmt: skip
+    names = [name for name in dict.fromkeys(n for row in subject.tests for n in row["metrics"]) if name != IMPOSSIBLE]
+    found = [(row, with_infinity(row["metrics"])) for row in subject.tests]
+    rows = [(str(row["experiment"]), str(row["model"]), *(cell(metrics.get(name, np.nan)) for name in names))
+            for row, metrics in found]  # fmt: skip
     text = (
         "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a "
         "column. Lower is better, but in a 90 % interval there should be 90 % of the cells."
@@ -62,7 +64,8 @@ def scores(subject: Subject) -> Section:
         f"in {n[8:]}\N{NO-BREAK SPACE}%" if n.startswith("coverage") else n if n == "cells" else n.upper()
         for n in names
     ]
-    return Section("Scores on hidden cells", [text], [Table(("hidden", "method", *header), rows)])
+    tables = [Table(("hidden", "method", *header), rows)]
+    return Section("Scores on hidden cells", [text], tables, remarks(subject.evaluation))
 
 
 def traces(subject: Subject) -> Section:
