@@ -42,3 +42,7 @@ def test_lines_stand_where_there_is_no_terminal(capsys):
 )  # fmt: skip
 def test_words_of_scores_and_diagnostics_are_explained_where_they_stand(text, words):
     assert list(glossary.meanings(text)) == words
+
+
+def test_before_anything_is_heard_no_phase_is_named():
+    assert progress._Lines("fit").phase not in progress.WORDS

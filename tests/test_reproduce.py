@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 from gpbae import cli, metrics
+from gpbae.baselines.autoencoders import Snapshot
 from gpbae.cli.reproduce import ALL, Name
-from gpbae.experiments import catalogue, cells, figures, moving_ball, runner, summary
+from gpbae.experiments import catalogue, cells, figures, moving_ball, rotated_mnist, runner, summary
 from gpbae.experiments.experiment import BUDGETS, Experiment, Metric, Model, Plot, Problem, Run, Scores, Setting
 from gpbae.likelihoods import Gaussian
 
@@ -280,6 +281,41 @@ def test_figures_over_the_number_of_inducing_inputs(tmp_path):
     for name in ("rmse-against-m", "lengthscale", "inducing-positions"):
         drawn[name].savefig(tmp_path / f"{name}.png")
     assert drawn["trajectories"] is None and moving_ball._rmse(runs[:2]) is None
+
+
+def test_time_to_quality_is_when_the_curve_first_reaches_it():
+    curve = {"curve_mse": np.array([0.05, 0.0250, 0.0260, 0.0240]), "curve_seconds": np.array([10.0, 20, 30, 40]),
+             "curve_processor_seconds": np.array([9.0, 18, 27, 36])}  # fmt: skip
+    found = rotated_mnist._time_to_quality(curve)
+    assert found["seconds_to_0.0257"] == 20 and found["processor_seconds_to_0.0257"] == 18
+    assert np.isnan(found["seconds_to_0.0236"]) and np.isnan(rotated_mnist._time_to_quality({})["seconds_to_0.0257"])
+
+
+def test_a_rivals_curve_is_its_own_training():
+    """Errors of the model as it was then, not of the one at the end."""
+    truth = np.zeros((3, 4))
+
+    class Rival:
+        snapshots_ = (Snapshot(1.0, 0.5, 10, 0.3), Snapshot(2.0, 1.0, 20, 0.1))
+
+        def as_of(self, snapshot):
+            answer = SimpleNamespace(mean=np.full((3, 2, 2), snapshot.model))
+            return SimpleNamespace(predict=lambda x: answer)
+
+    found = rotated_mnist._training_curve(Rival(), None, truth)
+    np.testing.assert_allclose(found["curve_mse"], [0.09, 0.01])
+    np.testing.assert_array_equal(found["curve_processor_seconds"], [0.5, 1.0])
+
+
+def test_a_sampled_curve_is_the_mean_over_the_draws_so_far():
+    """Two chains of two draws, whose errors cancel; each draw at the clock of its own block."""
+    draws = np.array([1.0, 3.0, 3.0, -7.0])[:, None, None] * np.ones((1, 3, 4))
+    blocks = [{"phase": "sampling", "seconds": 5.0 + i, "processor_seconds": 4.0 + i} for i in range(2)]
+    model = SimpleNamespace(num_chains_=2, history_=[{"phase": "warm-up", "seconds": 1.0}, *blocks])
+    found = rotated_mnist._curve(model, draws, np.zeros((3, 4)))
+    np.testing.assert_allclose(found["curve_mse"], [4.0, 0.0])  # (1 + 3)/2, then with (3 − 7)/2 nothing is left
+    np.testing.assert_allclose(found["curve_seconds"], [5.0, 6.0])
+    np.testing.assert_allclose(found["curve_processor_seconds"], [4.0, 5.0])
 
 
 def test_scores_in_time_are_drawn_beside_the_papers(tmp_path):

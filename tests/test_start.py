@@ -49,3 +49,13 @@ def test_a_kernel_that_vanishes_where_nothing_is_told_is_no_obstacle():
     told = np.arange(11) != 5
     out = start.on_their_paths(2 * x, told, x, np.zeros(11, int), Linear(), np.random.default_rng(0))
     np.testing.assert_allclose(out[5], 0.0, atol=1e-9)
+
+
+def test_a_folded_map_is_less_clear_than_an_open_one():
+    """A bump at t: neighbours in |t| may be at opposite places."""
+    t = np.linspace(-1, 1, 60)
+    values = np.exp(-0.5 * ((np.linspace(-1, 1, 12) - t[:, None]) / 0.15) ** 2)
+    mask = np.ones(values.shape, bool)
+    assert start.is_clearer(t[:, None], np.abs(t)[:, None], values, mask)
+    assert not start.is_clearer(np.abs(t)[:, None], t[:, None], values, mask)
+    assert not start.is_clearer(t[:1, None], t[:1, None], values[:1], mask[:1])

@@ -32,6 +32,7 @@ PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "safetensors")
 
 # Saving.
 
+NOT_SAVED = ("snapshots_",)
 IN_DRAWS = ("draws_", "encoders_")
 ROLE_OF = {"model_": "decoder", "draws_": "decoder", "kinetic_temperature_": "decoder",
            "encoders_": "encoder", "encoder_static_": "encoder"}  # fmt: skip
@@ -58,7 +59,7 @@ def write(model: estimators.BAE | baselines.Baseline, path: Path) -> None:
     for name, value in vars(model).items():
         if name == "frame_":
             fitted[name] = write_frame(value)
-        elif name.endswith("_") and not name.startswith("_"):
+        elif name.endswith("_") and not name.startswith("_") and name not in NOT_SAVED:
             writer = writers[DRAWS if name in IN_DRAWS else ARRAYS]
             writer.role = ROLE_OF.get(name, name.removesuffix("_"))
             fitted[name] = writer.write(value)

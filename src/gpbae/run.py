@@ -72,7 +72,7 @@ class Sampler:
         self.step_sizes, self.noise_shares, self.stiffest = np.zeros((3, self.num_chains))
         self.back_offs = np.ones(self.num_chains)
         self.history: list[dict[str, Any]] = []
-        self.started = time.monotonic()
+        self.started, self.processor = time.monotonic(), time.process_time()
         self.keeper = Keeper() if keeper is None else keeper
         self.phase, self.block = "start", 0
         self.chunks: list[checkpoint.Arrays] = []
@@ -97,6 +97,7 @@ class Sampler:
     def _go_on(self, saved: checkpoint.Snapshot) -> None:
         checkpoint.restore(self, saved)
         self.started -= max((event["seconds"] for event in self.history), default=0.0)
+        self.processor -= max((event.get("processor_seconds", 0.0) for event in self.history), default=0.0)
         where = self._sweeps()
         self._say(phase="resumed", at=self.phase, block=self.block, done=1, total=1, **where)
         if where["sweep"] < where["sweeps"]:
@@ -141,6 +142,7 @@ class Sampler:
 
     def _say(self, **event: Any) -> None:
         event["seconds"] = round(time.monotonic() - self.started, 3)
+        event["processor_seconds"] = round(time.process_time() - self.processor, 3)
         self.history.append(event)
         self.keeper.record(event)
         self.listener(event)

@@ -1,19 +1,25 @@
 """Baselines behind the surface of the four models: regression where it must be, gaps, groups, files, refusals."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn.base
 import sklearn.gaussian_process as sk
+from scipy import stats
 from sklearn.gaussian_process import kernels as sk_kernels
 
 import gpbae
 from gpbae import baselines
+from gpbae.baselines.latents import Independent
+from gpbae.baselines.variational import STARTING_SPREAD, VariationalAutoencoder, bound_at_start
+from gpbae.batches import FullBatch, Table
+from gpbae.data.ball import affine_rmse
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Linear, Periodic, Select
 from gpbae.likelihoods import Gaussian
-from gpbae.networks import MLP, FactorNet, IndexNet, PointNet
+from gpbae.networks import MLP, FactorNet, IdentityDecoder, IndexNet, PointNet
 from passing import NOISE, Passing
 
 SMALL = {"num_steps": 4, "num_draws": 8, "progress": False}
@@ -149,8 +155,6 @@ def test_object_and_view_kernel_is_exact_on_its_grid():
 
 @pytest.mark.parametrize("network", [PointNet(4, 2, (4,)), IndexNet(4, (4,)), FactorNet((4,))])
 def test_partial_networks_do_not_see_missing_cells(network):
-    import jax
-
     from gpbae.autoencoder import encode_with
 
     encoder = network.encoder(jax.random.key(0), (3,), 2)
@@ -181,3 +185,71 @@ def test_errors_are_one_sentence():
         baselines.GPVAE(**SMALL, batch_size=3).fit(x, y)
     with pytest.raises(InputError, match="needs inputs"):
         baselines.CVAE().fit(None, y)
+
+
+# Training.
+
+
+def discs(num_videos=4, num_frames=12, size=12, seed=0):
+    """Videos of a small disc on a smooth path, and where it is."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(num_frames, dtype=float)
+    K = np.exp(-0.5 * ((t[:, None] - t) / 3) ** 2) + 1e-6 * np.eye(num_frames)
+    paths = (np.linalg.cholesky(K) @ rng.standard_normal((num_videos, num_frames, 2))).reshape(-1, 2)
+    centre = np.clip(size / 2 + paths * size / 6, 1, size - 2)
+    squares = (np.arange(size) - centre[..., None]) ** 2
+    y = (squares[:, 1, :, None] + squares[:, 0, None, :] < 4).astype(float)
+    return np.tile(t, num_videos)[:, None], y, np.repeat(np.arange(num_videos), num_frames), centre
+
+
+@pytest.mark.parametrize("kind", ["VAE", "GPVAE", "BandedGPVAE"])
+def test_networks_are_taught_where_latents_start(kind):
+    """Before the first step of the bound the encoder says where the disc is; without, it says little of it."""
+    x, y, groups, centre = discs()
+    shared = {"num_steps": 0, "latent_dim": 2, "likelihood": "bernoulli", "encoder": MLP((16,)), "decoder": MLP((16,)),
+              "learning_rate": 1e-2, "batch_size": 24, "progress": False, "num_draws": 4}  # fmt: skip
+    shared |= {} if kind == "VAE" else {"kernel": RBF(lengthscale=3.0), "learn_kernel": False}
+    errors = []
+    for num in (0, 300):
+        model = getattr(baselines, kind)(**shared, num_start_steps=num).fit(x, y, groups)
+        errors.append(affine_rmse(np.asarray(model.encode(x, y, groups).mean), centre)["rmse_coord"])
+        assert {e["phase"] for e in model.history_} == ({"start"} if num else set())
+    assert errors[1] < 0.45 * errors[0] and errors[1] < 0.6
+
+
+def test_a_free_law_starts_at_the_starting_latents_and_leaves_the_kernel():
+    x, y, _, centre = discs(num_videos=1, num_frames=30)
+    model = baselines.DeepSVIGP(num_steps=0, num_start_steps=300, latent_dim=2, likelihood="bernoulli", num_inducing=20,
+                                decoder=MLP((16,)), kernel=RBF(lengthscale=3.0), batch_size=None, learning_rate=3e-2,
+                                progress=False)  # fmt: skip
+    model.fit(x, y)
+    assert affine_rmse(np.asarray(model.encode(x, y).mean), centre)["rmse_coord"] < 0.5
+    assert float(model.model_.latents.kernels[0].log_lengthscale[0]) == pytest.approx(np.log(3.0))
+
+
+def test_the_bound_at_the_start_is_that_of_a_prior_around_the_starting_latents():
+    """With an identity decoder and cells as pseudo-observations it is known in closed form."""
+    y, aim = jnp.asarray(np.random.default_rng(0).standard_normal((2, 6, 2)))
+    table = Table(jnp.zeros((6, 1)), y, jnp.ones((6, 2), bool), jnp.zeros(6, jnp.int32), jnp.arange(6)[None])
+    encoder = Passing(jnp.asarray(2 * np.log(NOISE)))
+    model = VariationalAutoencoder(encoder, IdentityDecoder(), Gaussian(NOISE), Independent())
+    one = lambda key: bound_at_start(model, table, FullBatch(), aim, key)[0]  # noqa: E731
+    losses = np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 2000)))
+    kl = np.log(STARTING_SPREAD / NOISE) + (NOISE**2 + np.asarray(y - aim) ** 2) / (2 * STARTING_SPREAD**2) - 0.5
+    surprise = 0.5 - stats.norm.logpdf(0, scale=NOISE)  # −E log N(y; z, s²) with z ~ N(y, s²)
+    error = losses.std() / np.sqrt(len(losses))
+    assert losses.mean() == pytest.approx(kl.sum() / 6 + 2 * surprise, abs=4 * error)
+
+
+@pytest.mark.parametrize("kind", [baselines.VAE, baselines.GPPVAE])
+def test_snapshots_are_the_model_in_training_and_are_not_saved(kind, tmp_path):
+    x, y = wavy()
+    model = kind(**{**SMALL, **NETWORKS, "num_steps": 40}, batch_size=6, keep_snapshots=True).fit(x, y)
+    assert [s.num_steps for s in model.snapshots_] == list(range(2, 42, 2))
+    clock = [s.seconds for s in model.snapshots_]
+    assert clock == sorted(clock) and model.snapshots_[0].processor_seconds > 0
+    first, last = (model.as_of(model.snapshots_[i]).predict(x).mean for i in (0, -1))
+    pd.testing.assert_frame_equal(last, model.predict(x).mean)
+    assert np.abs(first - last).max().max() > 1e-3
+    model.save(tmp_path / "model")
+    assert not hasattr(gpbae.load(tmp_path / "model"), "snapshots_")

@@ -1,7 +1,8 @@
 """Variational autoencoders as estimators: what each baseline is told, and what it puts together."""
 
+import copy
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from gpbae import choice, gp, networks, start, tables
 from gpbae.baselines.base import Baseline, normal_scores
 from gpbae.baselines.latents import AbstractLaw, Exact, FreeSparse, Independent, Sparse
-from gpbae.baselines.variational import VariationalAutoencoder, negative_bound, train
+from gpbae.baselines.variational import VariationalAutoencoder, bound_at_start, negative_bound, train
 from gpbae.batches import Batching, FullBatch, GroupBatch, RowBatch, Table
 from gpbae.building import Building, check_count
 from gpbae.errors import InputError
@@ -19,6 +20,15 @@ from gpbae.estimators import GPBAE
 from gpbae.predictive import Predictive
 
 ROWS_AT_ONCE = 2000
+
+
+class Snapshot(NamedTuple):
+    """The model in training: by the clock and of the processor since the fit began, after so many steps."""
+
+    seconds: float
+    processor_seconds: float
+    num_steps: int
+    model: VariationalAutoencoder
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -30,6 +40,10 @@ class VAE(Baseline):
     encoder, decoder : as of `gpbae.BAE`; the encoder says a mean and a variance of every latent.
     batch_size : rows per step; None takes all.
     learning_rate : of Adam, constant and then, over the last half of the steps, down to a tenth.
+    num_start_steps : steps before those of the bound that teach the networks where latents start: at principal
+        components or, where these are smoother in x or tell images better apart, at centres of mass.
+    keep_snapshots : whether `snapshots_` keeps the model as it was after every twentieth of the training, for curves.
+        They are not saved.
     """
 
     latent_dim: int | None = None
@@ -38,10 +52,19 @@ class VAE(Baseline):
     decoder: Any = "auto"
     batch_size: int | None = None
     learning_rate: float = 1e-3
+    num_start_steps: int = 0
+    keep_snapshots: bool = False
 
     _latent_dim = Building._latent_dim
     _starting_latents = Building._starting_latents
-    _settle_latents = Building._settle_latents
+
+    def _settle_latents(self, latents, y_values, seen, x, codes, rng):
+        """Of the ways to start, the one whose neighbours look alike."""
+        shape = seen.frame.event_shape
+        if not self.num_start_steps or not networks.is_image(shape) or isinstance(self.decoder, networks.Starting):
+            return latents
+        spatial, _ = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
+        return spatial if start.is_clearer(spatial, latents, y_values, seen.mask) else latents
 
     def _likelihood(self, seen):
         found, _ = choice.choose(self.likelihood, seen)
@@ -56,6 +79,7 @@ class VAE(Baseline):
         super()._check()
         for name in ("latent_dim", "batch_size"):
             check_count(name, getattr(self, name), 1, or_none=True)
+        check_count("num_start_steps", self.num_start_steps, 0)
         if not self.learning_rate > 0:
             raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}.")
 
@@ -81,11 +105,27 @@ class VAE(Baseline):
         law = self._law(table, starting, rng)
         batching = self._batching(law, table)
         key_model, key_train = jax.random.split(jax.random.key(self.seed))
-        self._optimise(self._build(key_model, table, law), table, batching, key_train, say)
+        self.snapshots_: list[Snapshot] = []
+        model = self._start(self._build(key_model, table, law), table, batching, starting, say)
+        self._optimise(model, table, batching, key_train, say)
         self.likelihood_ = self.model_.likelihood
 
+    def _start(self, model, table: Table, batching: Batching, latents, say) -> VariationalAutoencoder:
+        if not self.num_start_steps:
+            return model
+        key, first = jax.random.fold_in(jax.random.key(self.seed), 1), jnp.asarray(latents)
+        started = lambda event: say({**event, "phase": "start"})  # noqa: E731
+        return train(model, table, batching, bound_at_start, self.num_start_steps, self.learning_rate, key, started,
+                     first)[0]  # fmt: skip
+
     def _optimise(self, model, table: Table, batching: Batching, key, say) -> None:
-        self.model_, _ = train(model, table, batching, negative_bound, self.num_steps, self.learning_rate, key, say)
+        self.model_, _ = train(model, table, batching, negative_bound, self.num_steps, self.learning_rate, key, say,
+                               show=self._show)  # fmt: skip
+
+    def _show(self, model: VariationalAutoencoder) -> None:
+        if self.keep_snapshots:
+            last = self.history_[-1]
+            self.snapshots_.append(Snapshot(last["seconds"], last["processor_seconds"], last["done"], model))
 
     def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
         key_encoder, key_decoder = jax.random.split(key)
@@ -116,6 +156,12 @@ class VAE(Baseline):
         return RowBatch(int(self.batch_size))
 
     # Answers.
+
+    def as_of(self, snapshot: "Snapshot"):
+        """This estimator as it was when a snapshot was taken."""
+        then = copy.copy(self)
+        then.model_, then.likelihood_ = snapshot.model, snapshot.model.likelihood
+        return then
 
     def encode(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
         """Latents of rows, seen or not, with or without gaps."""
@@ -204,7 +250,7 @@ class GPVAE(VAE):
 
     _given_kernels = GPBAE._given_kernels
     _kernels = GPBAE._kernels
-    _settle_latents = GPBAE._settle_latents
+    _settle_latents = GPBAE._settle_latents  # type: ignore[assignment]
 
     def _inputs(self, x, num_rows):
         return Baseline._inputs(self, x, num_rows)

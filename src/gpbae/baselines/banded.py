@@ -55,6 +55,11 @@ class Banded(AbstractLaw):
         place = lambda values, offset: jax.vmap(jax.vmap(lambda v: jnp.diag(v, offset)))(jnp.swapaxes(values, 1, 2))  # noqa: E731
         return place(main, 0) + place(below, -1)
 
+    def alone(self, evidence: Evidence) -> tuple[Array, Array]:
+        """The mean, and the variance of a row when the one after it is known."""
+        log_diagonal, _ = jnp.split(evidence.variance, 2, axis=-1)
+        return evidence.mean, jnp.exp(-2 * jnp.clip(log_diagonal, -LARGEST_LOG, LARGEST_LOG))
+
     def at(self, evidence: Evidence, query: Evidence, scale: Array) -> Law:
         x, informed = evidence.x, evidence.informed
         m = jnp.where(informed[..., None], evidence.mean, 0.0).swapaxes(1, 2)[..., None]

@@ -45,12 +45,13 @@ class Baseline(Contract):
         """Fit to a table y (NaN = missing) with inputs x and optional group labels; `run_dir` keeps the result."""
         self._check()
         table = self._read(x, y, groups)
-        begun = time.monotonic()
+        begun, processor = time.monotonic(), time.process_time()
         with self._keeping(run_dir, x, y, groups) as keeper, progress.display(self._title(), self.progress) as listener:
             self.history_ = []
 
             def say(event: dict[str, Any]) -> None:
-                event = {**event, "seconds": time.monotonic() - begun}
+                event = {**event, "seconds": time.monotonic() - begun,
+                         "processor_seconds": time.process_time() - processor}  # fmt: skip
                 self.history_.append(event)
                 keeper.record(event)
                 listener(event)

@@ -54,6 +54,10 @@ class AbstractLaw(eqx.Module):
         """What the encoder's outputs, by group, say of the latents."""
         return pseudo_observations(outputs)
 
+    def alone(self, evidence: Evidence) -> tuple[Array, Array]:
+        """Mean and variance that each row has by itself, (G, n, C): what a start can teach."""
+        return evidence.mean, evidence.variance
+
 
 def pseudo_observations(outputs: Float[Array, "*rows O"]) -> tuple[Array, Array]:
     """Mean and variance from an encoder's outputs."""
@@ -167,6 +171,13 @@ class FreeSparse(AbstractLaw):
         mean, variance = sparse_marginals(self.kernels, self.inducing, query.x, self.mean, R.swapaxes(-1, -2))
         log_spread = -jnp.sum(jnp.diagonal(self.root, axis1=-2, axis2=-1))
         return Law(mean, variance, divergence(self.mean, R, log_spread))
+
+    def alone(self, evidence: Evidence) -> tuple[Array, Array]:
+        """Marginals of q, whose kernel stays as it is."""
+        held = eqx.tree_at(
+            lambda q: (q.kernels, q.inducing), self, jax.lax.stop_gradient((self.kernels, self.inducing))
+        )
+        return held.at(evidence, evidence, jnp.ones(()))[:2]
 
     def trained(self) -> "FreeSparse":
         leaves = lambda q: (q.kernels, q.inducing, q.mean, q.root)  # noqa: E731

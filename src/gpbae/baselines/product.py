@@ -144,7 +144,7 @@ class GPPVAE(SGPVAE):
     def _optimise(self, model, table: Table, batching: Batching, key, say) -> None:
         memory = Memory(*_encoded(model, table))
         self.model_, _ = train(model, table, batching, remembered_bound, self.num_steps, self.learning_rate, key, say,
-                               memory)  # fmt: skip
+                               memory, self._show)  # fmt: skip
 
 
 @eqx.filter_jit

@@ -18,6 +18,7 @@ from gpbae.networks import Dense, network_dtype, over_rows
 from gpbae.priors import Batch
 
 NUM_CHUNKS = 20
+STARTING_SPREAD = 0.1
 
 
 class Bound(NamedTuple):
@@ -103,6 +104,26 @@ def negative_bound(model, table: Table, batching: Batching, memory: Any, key: Ke
     return (found.divergence - found.likelihood) / table.x.shape[0], memory
 
 
+def bound_at_start(model, table: Table, batching: Batching, latents: Float[Array, "N C"], key: Key[Array, ""]):
+    """As if the prior of every row were N(z⁰, 0.1²): encoder and decoder learn where the starting latents z⁰ are.
+
+    From networks at random the bound may stay far below, with latents that are no affine image of what moves.
+    """
+    key_rows, key_latents = jax.random.split(key)
+    selection = batching.select(key_rows, table)
+    batch = batching.batch(table, selection)
+    evidence = model.evidence(batch.x, batch.y, batch.mask, batch.valid, batch.blocks)
+    mean, variance = (gp.scatter(a, batch.blocks, batch.x.shape[0]) for a in model.latents.alone(evidence))
+    aim = latents[jnp.minimum(selection.rows, latents.shape[0] - 1)]
+    told = (batch.valid & jnp.any(batch.mask, axis=1))[:, None]
+    share = jnp.where(told, variance, STARTING_SPREAD**2) / STARTING_SPREAD**2
+    away = jnp.where(told, (mean - aim) / STARTING_SPREAD, 0.0)
+    divergence = 0.5 * jnp.sum(away**2 + share - 1 - jnp.log(share))
+    z = mean + jnp.sqrt(jnp.where(told, variance, 0.0)) * jax.random.normal(key_latents, mean.shape, mean.dtype)
+    loss = batch.scale * (divergence - model.log_likelihood(z, batch)) / table.x.shape[0]
+    return loss, latents
+
+
 class Training(NamedTuple):
     """Trained weights, the optimiser's state, what a loss carries from step to step."""
 
@@ -137,8 +158,12 @@ def _transform() -> optax.GradientTransformation:
 def train(
     model: VariationalAutoencoder, table: Table, batching: Batching, loss: Loss, num_steps: int, rate: float,
     key: Key[Array, ""], say: Callable[[dict[str, Any]], None], memory: Any = None,
+    show: Callable[[VariationalAutoencoder], None] = lambda model: None,
 ) -> tuple[VariationalAutoencoder, Any]:  # fmt: skip
-    """Adam for a fixed number of steps, the rate constant and then, over the last half, down to a tenth."""
+    """Adam for a fixed number of steps, the rate constant and then, over the last half, down to a tenth.
+
+    After every chunk `say` is told of it, and `show` is shown the model.
+    """
     weights, static = eqx.partition(model, model.trained())
     with jax.numpy_dtype_promotion("standard"):
         state = Training(weights, _transform().init(weights), memory)
@@ -150,4 +175,5 @@ def train(
         state, value = _chunk(static, state, table, batching, loss, some, jnp.asarray(first), key)
         say({"phase": "training", "done": first + len(some), "total": num_steps,
              "bound": -float(value) * table.x.shape[0]})  # fmt: skip
+        show(eqx.combine(state.weights, static))
     return eqx.combine(state.weights, static), state.memory

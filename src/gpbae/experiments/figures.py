@@ -158,7 +158,7 @@ def in_time(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], label: str, lin
         axis.plot(seconds, values, color=colour, marker="." if len(values) < 60 else None, label=name)
     for name, value in lines.items():
         axis.axhline(value, color=BLACK, linestyle="--", linewidth=1, label=name)
-    axis.set(xlabel="seconds since the fit began", ylabel=label)
+    axis.set(xlabel="seconds of the processor since the fit began", ylabel=label)
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
     figure.legend(loc="outside upper left", ncols=3, frameon=False)
