@@ -223,8 +223,9 @@ def test_what_is_typed_has_the_last_word(table):
     given = table / "given.toml"
     given.write_text("seed = 3\nlatent_dim = 2\nnum_chains = 3\n")
     read = reading.read(table / "data.csv", reading.Wish("time", "b"))
-    model = fit._estimator(fit.Model.SGPBAE, read, given, {"seed": 0, "latent_dim": None}, ["num_chains=1"])
+    model, said = fit._estimator(fit.Model.SGPBAE, read, given, {"seed": 0, "latent_dim": None}, ["num_chains=1"])
     assert (model.seed, model.latent_dim, model.num_chains) == (0, 2, 1)
+    assert said == ["latent_dim", "num_chains", "seed"]
 
 
 def test_every_model_can_be_named():
