@@ -20,7 +20,9 @@ UNITS = {"D": "days", "h": "hours", "s": "seconds"}
 _DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d %b %Y", "%b %d %Y")
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H.%M", " %H.%M.%S", " %I:%M %p")
 FORMATS = (ISO, *(day + time for day, time in itertools.product(_DAYS, _TIMES)))
-OFFSET = r"(?:[zZ]|[+-]\d{2}:?\d{2})$"
+CLOCK = r"(?:T\d{2,6}|:\d{2})(?:[.,]\d+)?"
+OFFSET = CLOCK + r" ?(?:[zZ]|[+-]\d{2}(?::?\d{2})?)$"
+DAY = "%Y%m%d"
 
 
 class Dates(NamedTuple):
@@ -53,12 +55,41 @@ class Dates(NamedTuple):
         """Times since the origin."""
         import pandas as pd
 
-        times = _parse(column, self.format, self.aware, name)
-        return ((times - self._origin()) / pd.Timedelta(1, self.unit)).to_numpy(float)
+        values = pd.Series(column)
+        times = _parse(values, self.format, name)
+        if len(values) and _is_aware(values, name, self.format) != self.aware:
+            raise InputError(
+                f"Column {name!r} must give its times {self._offset} as the fitted table did; got {values.iloc[0]!s} "
+                f"{parsing.place(values, 0)}. Write them alike."
+            )
+        return self._since_origin(times)
 
     def number(self, text: str) -> float:
-        """The number of one date, as a user writes it."""
-        return float(Dates(self.origin, self.unit, _format_of_one(text), self.aware).numbers([text], "date")[0])
+        """The number of one date, as a user writes it: as the table does, or ISO.  A day alone begins at midnight, UTC
+        where times have an offset."""
+        import pandas as pd
+
+        one = pd.Series([text.strip()])
+        for date_format in _formats_of_one(text, self.format):
+            times = pd.to_datetime(one, format=date_format, utc=True, errors="coerce")
+            if times.isna().any():
+                continue
+            is_day = (times == times.dt.normalize()).all() and not one.str.contains(CLOCK, regex=True).any()
+            if _is_aware(one, "date", date_format) != self.aware and not is_day:
+                raise InputError(f"Expected a time {self._offset} as in the fitted table; got {text!r}. Write it so.")
+            return float(self._since_origin(times)[0])
+        pattern = "" if self.format == ISO else f" or {self.format}"
+        raise InputError(f"Expected a date, as 2004-03-28{pattern}; got {text!r}. Write it so.")
+
+    @property
+    def _offset(self) -> str:
+        return "with an offset, such as +01:00 or Z," if self.aware else "without an offset,"
+
+    def _since_origin(self, times: "pandas.Series") -> np.ndarray:
+        import pandas as pd
+
+        known = times if self.aware else times.dt.tz_localize(None)
+        return ((known - self._origin()) / pd.Timedelta(1, self.unit)).to_numpy(float)
 
     def dates(self, numbers: Any) -> "pandas.DatetimeIndex":
         """The dates of numbers, to the second."""
@@ -78,24 +109,53 @@ def fit(column: Any, name: str, date_format: str | None = None) -> Dates | None:
     import pandas as pd
 
     values = pd.Series(column)
-    aware = _is_aware(values, name)
     found = date_format or (ISO if values.dtype.kind == "M" else _format_of(values, name))
     if found is None:
         return None
-    times = _parse(values, found, aware, name)
+    aware = _is_aware(values, name, found)
+    times = _parse(values, found, name)
+    times = times if aware else times.dt.tz_localize(None)
     span = (times.max() - times.min()) / pd.Timedelta(1, "h")
     unit = "D" if span > 14 * 24 else "h" if span >= 1 else "s"
     return Dates(times.min().isoformat(), unit, found, aware)
 
 
-def _is_aware(values, name: str) -> bool:
-    if getattr(values.dtype, "tz", None) is not None:
-        return True
-    if values.dtype.kind == "M":
+def are_in_format(column: Any, date_format: str | None) -> bool:
+    """Whether most cells are dates in a given format, which may look like numbers."""
+    import pandas as pd
+
+    if date_format is None:
         return False
+    return bool(pd.to_datetime(written(column), format=date_format, utc=True, errors="coerce").notna().mean() > 0.5)
+
+
+def are_days(column: Any) -> bool:
+    """Whether numbers look like 20200130, every one of them."""
+    import pandas as pd
+
+    words = written(column)
+    if not words.str.fullmatch(r"(?:18|19|20)\d{6}").all():
+        return False
+    return bool(pd.to_datetime(words, format=DAY, errors="coerce").notna().all())
+
+
+def written(column: Any) -> "pandas.Series":
+    """Cells as they are written; whole numbers have no decimal point."""
+    import pandas as pd
+
+    values = pd.Series(column)
+    if values.dtype.kind == "f" and (values == values.round()).all():
+        values = values.astype("int64")
+    return values.astype(str).str.strip()
+
+
+def _is_aware(values, name: str, date_format: str) -> bool:
+    if values.dtype.kind == "M" or getattr(values.dtype, "tz", None) is not None:
+        return getattr(values.dtype, "tz", None) is not None
+    if date_format != ISO:
+        return "%z" in date_format.lower()
     text = values.astype(str).str.strip()
-    with_time = text.str.contains(":", regex=False)
-    aware = text.str.contains(OFFSET, regex=True) & with_time
+    aware = text.str.contains(OFFSET, regex=True)
     if aware.any() and not aware.all():
         raise InputError(
             f"Column {name!r} must give all of its times with an offset or none; got "
@@ -105,12 +165,14 @@ def _is_aware(values, name: str) -> bool:
     return bool(aware.any())
 
 
-def _parse(column: Any, date_format: str, aware: bool, name: str) -> "pandas.Series":
+def _parse(values: "pandas.Series", date_format: str, name: str) -> "pandas.Series":
+    """Times in UTC; those without an offset as if they were."""
     import pandas as pd
 
-    values = pd.Series(column)
-    text = values if values.dtype.kind == "M" else values.astype(str).str.strip()
-    times = pd.to_datetime(text, format=None if text.dtype.kind == "M" else date_format, utc=aware, errors="coerce")
+    if values.dtype.kind == "M":
+        times = pd.to_datetime(values, utc=True)
+    else:
+        times = pd.to_datetime(written(values), format=date_format, utc=True, errors="coerce")
     if times.isna().any():
         bad = int(times.isna().to_numpy().argmax())
         where = parsing.place(values, bad)
@@ -121,10 +183,15 @@ def _parse(column: Any, date_format: str, aware: bool, name: str) -> "pandas.Ser
     return times
 
 
-def _format_of_one(text: str) -> str:
+def _formats_of_one(text: str, fitted: str) -> tuple[str, ...]:
+    """Patterns to try for one date: those of the fitted table, to the day or with a clock, and ISO.  Where that is the
+    table's own, any that is clear."""
     import pandas as pd
 
-    return _format_of(pd.Series([text]), "date") or ISO
+    if fitted == ISO:
+        return (_format_of(pd.Series([text]), "date") or ISO,)
+    days = [day for day in _DAYS if fitted.startswith(day)]
+    return (fitted, *(day + time for day, time in itertools.product(days, _TIMES)), ISO)
 
 
 def _format_of(values, name: str) -> str | None:
