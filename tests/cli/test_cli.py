@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 import types
 import warnings
 
@@ -291,6 +293,10 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
     assert "Filled " in capsys.readouterr().err
     assert run("impute", tmp_path / "run", marked, "-o", tmp_path / "again.csv", "--mark") == 1
     assert "has a column 'catch_imputed' already" in capsys.readouterr().err
+    assert run("impute", tmp_path / "run", small[1], "-o", tmp_path / "filled.parquet", "-q") == 0
+    _check_words_kept(pd.read_csv(small[1], dtype=str), pd.read_parquet(tmp_path / "filled.parquet"))
+    assert run("impute", tmp_path / "run", small[1], "-o", tmp_path / "filled.npy", "-q") == 1
+    assert "can hold numbers only" in capsys.readouterr().err
 
 
 def test_what_is_hidden_is_neither_known_of_nor_left_out_of_the_score(tmp_path, capsys):
@@ -329,6 +335,41 @@ def _check_marked(before, after):
     assert label.between(0, 1).all() and (label > 1 / 3)[gaps["sea"]].all()
     assert after["wet_probability"].astype(float).between(0, 1).all()
     assert after[["wet", "wet_lower", "wet_upper"]].isin(["0", "1"]).all(axis=None)
+
+
+def _check_words_kept(before, after):
+    """In a file with types, numbers are numbers, and words for yes and no and labels stay the column's."""
+    assert after["level"].dtype.kind == "f" and after["catch"].dtype.kind == "i"
+    for name, words in {"open": {"Yes", "No"}, "sea": {"calm", "rough", "wild"}}.items():
+        known = before[name] != "n.d."
+        assert set(after[name]) == words and (after[name] == before[name])[known].all()
+
+
+STORY = ["fit", "impute", "predict", "encode", "diagnose", "report", "resume"]
+
+
+def test_examples_of_help_run_as_printed_one_after_the_other(tmp_path, monkeypatch, capsys):
+    lines = ["time,station,temp_in,temp_out,note"]
+    for i in range(16):
+        lines.append(
+            f"2004-03-{1 + i // 2:02d},{'AB'[i % 2]},{20 + np.sin(i):.2f},{'' if i == 5 else round(np.cos(i), 2)},x"
+        )
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "new_inputs.csv").write_text("time,station\n2004-03-04,A\n2004-03-20,B\n")
+    monkeypatch.setattr("gpbae.cli.arguments.suited", lambda name, y: tomllib.loads(TINY))
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.chdir(tmp_path)
+    examples = {}
+    for name in STORY:
+        run(name, "--help")
+        (examples[name],) = (line for line in capsys.readouterr().out.splitlines() if "Example: gpbae" in line)
+    examples = {name: shlex.split(line.split("Example: gpbae")[1]) for name, line in examples.items()}
+    for name in STORY:
+        assert run(*examples[name]) == 0, name
+        if name == "fit":
+            assert "Next: gpbae report run, or gpbae impute run data.csv -o filled.csv." in capsys.readouterr().err
+    assert run(*examples["fit"], "--report") == 0  # the page is there
+    assert "Next: gpbae impute run data.csv -o filled.csv." in capsys.readouterr().err
 
 
 def test_evaluation_is_kept_beside_the_run(fitted):
@@ -479,6 +520,9 @@ FILES = {
     "done.csv": "taken",
     "one.csv": "t,a,b\n1,2,3\n",
     "iso.csv": "t,a\n2004-01-01,1\n2004-01-02,2\n",
+    "days.csv": "t,a\n20040101,1\n20040102,2\n",
+    "commas.csv": "t;a\n1;999\n2;1,234\n3;2,500\n",
+    "local.csv": "time,id,a,b\n2004-03-28T02:00,000,1,1\n",
     "when.csv": "time\n2004-03-28T02:00+01:00\n",
     "known.csv": "time,id\n2004-03-28T02:00+01:00,000\n",
     "text.csv": "time,id,a,b\n2004-03-28T02:00+01:00,000,oops,1\n",
@@ -525,6 +569,18 @@ WRONG = {
     "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1,
                         "Input 't' must be a number in every row; got '' on line 3."),
     "dates both ways": (["fit", "{here}/dates.csv", "--inputs", "t", "--out", "{here}/run"], 1, "--date-format"),
+    "commas both ways": (["fit", "{here}/commas.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                         "got '1,234' on line 3, which is 1.234 or 1234. Fit with --decimal comma or --decimal point"),
+    "unknown decimal sign": ([*FIT, "--decimal", "dot"], 2, "'dot'"),
+    "a format of no input": ([*FIT, "--date-format", "%Y%m%d"], 1, "got 1 in 't'. Mend it, or leave it out."),
+    "an offset where there is none": (
+        ["fit", "{here}/iso.csv", "--inputs", "t", "--from", "2004-01-01T00:00Z", "--out", "{here}/run"], 1,
+        "Expected a time without an offset, as in the fitted table; got '2004-01-01T00:00Z'",
+    ),
+    "digits that may be days": (
+        ["fit", "{here}/days.csv", "--inputs", "t", "--set", "chains=2", "--out", "{here}/run"], 1,
+        "Note: t is read as plain numbers; if 20040101 is a day, pass --date-format %Y%m%d.",
+    ),
     "broken parquet": (["fit", "{here}/broken.parquet", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
     "broken npz": (["fit", "{here}/broken.npz", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
     "no table": (["fit", "{here}/table.xlsx", "--inputs", "t", "--out", "{here}/run"], 1, "Expected a .csv"),
@@ -598,6 +654,10 @@ WRONG = {
     "no group to predict in": (["predict", "{run}", "{here}/when.csv", "-o", "{here}/o.csv"], 1, "a column 'id'"),
     "no output to fill": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv"], 1, "a column 'a'"),
     "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1, "got 'oops' on line 2"),
+    "local times to fill": (["impute", "{run}", "{here}/local.csv", "-o", "{here}/o.csv"], 1,
+                            "'time' must give its times with an offset, such as +01:00 or Z, as the fitted table did"),
+    "filled from no zone": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "2004-03-28 12:00"],
+                            1, "Expected a time with an offset"),
     "filled from no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "monday"], 1,
                             "got 'monday'"),
     "filled to no date": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--to", "x"], 1, "got 'x'"),

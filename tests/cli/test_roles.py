@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae.cli import dates, files, parsing, pieces, roles
+from gpbae.cli import commas, dates, files, parsing, pieces, roles
 from gpbae.errors import InputError
 
 
@@ -42,6 +42,9 @@ def test_numbers_are_read_as_written():
 SLIPS = {
     "one": (["1", "2", "x", "4"], "must hold numbers; got 'x' in row 3. If it means missing, fit with --missing x;"),
     "two": (["<1", "2", "n d", "4", "5"], "'<1' in row 1, one of 2 such cells. .* --missing '<1' --missing 'n d';"),
+    "a trace": (["0.2", "T", "0.0", "1.3"], "must hold numbers; got 'T' in row 2. If it means missing, fit with"),
+    "yes and no beside numbers": (["yes", "no", "1", "0"], "must hold numbers; got 'yes' in row 1, one of 2"),
+    "numbers beside yes and no": (["yes", "no", "5", "yes"], "must hold yes or no; got '5' in row 3"),
     "most": (["n.d."] * 5 + ["1.5", "2.5"], "got 'n.d.' in row 1, one of 5"),
     "beside yes and no": (["yes", "no"] * 20 + ["maybe"], "must hold yes or no; got 'maybe' in row 41"),
 }
@@ -80,6 +83,59 @@ def test_numbers_that_mean_missing_are_gaps_in_their_column_only():
     np.testing.assert_array_equal(roles.outputs(table, columns), [[np.nan, -200, -200], [1, 2, np.nan]])
 
 
+@pytest.mark.parametrize(("what", "cell"), [(parsing.NUMBER, "T"), (parsing.WHOLE, "y"), (parsing.BOOLEAN, "2")])
+def test_yes_and_no_are_read_again_as_they_were_fitted_whatever_a_piece_shows(what, cell):
+    columns = roles.Columns((), ("a",), kinds={"a": what})
+    with pytest.raises(InputError, match=f"got '{cell}' in row 1"):
+        roles.outputs(frame(a=[cell]), columns)
+    with pytest.raises(InputError, match=f"got '{cell}' in row 1"):
+        roles.inputs(frame(a=[cell]), dataclasses.replace(columns, inputs=("a",)))
+
+
+COMMAS = {
+    "decimals of their own number": (["999", "1,234", "12,25"], [999, 1.234, 12.25], parsing.NUMBER),
+    "below one": (["0,500", "1,234"], [0.5, 1.234], parsing.NUMBER),
+    "no thousands": (["1234,567", "1,234"], [1234.567, 1.234], parsing.NUMBER),
+    "millions": (["999", "-1,234", "1,234,567"], [999, -1234, 1234567], parsing.WHOLE),
+    "thousands and decimals": (["999", "1,234.5", "2,500", ""], [999, 1234.5, 2500, np.nan], parsing.NUMBER),
+}
+
+
+@pytest.mark.parametrize("what", COMMAS)
+def test_a_cell_that_leaves_no_choice_says_what_the_commas_of_its_column_are(what):
+    cells, numbers, kind = COMMAS[what]
+    np.testing.assert_array_equal(parsing.numbers(pd.Series(cells), "a"), numbers)
+    assert parsing.kind(pd.Series(cells), "a") == kind
+
+
+@pytest.mark.parametrize("cells", [["999", "1,234", "2,500"], ["1,234", "2,500"]])
+def test_commas_that_could_be_either_are_refused_until_they_are_told(cells):
+    words = r"got '1,234' in row \d, which is 1.234 or 1234. Fit with --decimal comma or --decimal point"
+    for read in (parsing.kind, parsing.numbers, parsing.is_numeric):
+        with pytest.raises(InputError, match=words):
+            read(pd.Series(cells), "a")
+    with pytest.raises(InputError, match=words):
+        roles.inputs(frame(a=cells), roles.Columns(("a",), ()))
+    told = [parsing.numbers(pd.Series(cells), "a", parsing.Writing(decimal=d)) for d in commas.Decimal]
+    np.testing.assert_array_equal([found[-1] for found in told], [2.5, 2500])
+    assert parsing.kind(pd.Series([*cells, "low", "high", "mid", "none at all"]), "a") == parsing.CATEGORY
+
+
+def test_commas_that_are_both_are_refused():
+    with pytest.raises(InputError, match="got '1,234,567' in row 2"):
+        parsing.kind(pd.Series(["0,5", "1,234,567", "2"]), "a")
+
+
+def test_a_column_is_read_as_its_neighbours_are_unless_they_disagree(tmp_path):
+    (tmp_path / "t.csv").write_text("t;a;b;note\n1;1,234;0,5;x, 1,2\n2;2,500;;1,234,567 of them\n")
+    table, plain = files.read(tmp_path / "t.csv"), roles.Columns(("t",), ("a", "b"))
+    columns = dataclasses.replace(plain, decimal=roles.decimal(table, plain))
+    assert roles.Columns.from_json(columns.to_json()).decimal == commas.Decimal.COMMA
+    np.testing.assert_array_equal(roles.outputs(table, columns), [[1.234, 0.5], [2.5, np.nan]])
+    assert roles.outputs(table[:1][["a"]].assign(b="0,5"), columns)["a"].tolist() == [1.234]  # a piece of it
+    assert roles.decimal(table.assign(c=["1,234,567", "1"]), plain) is None
+
+
 # Names.
 
 
@@ -108,6 +164,8 @@ WRITTEN = {
     "points": (["28.02.2004 23.00.00", "29.02.2004 01.00.00"], [0, 2]),
     "clocks forward": (["2024-03-31T01:30+01:00", "2024-03-31T03:30+02:00"], [0, 1]),
     "clocks back": (["2024-10-27T02:30+02:00", "2024-10-27T02:30+01:00", "2024-10-27T04:30+01:00"], [0, 1, 3]),
+    "offsets in hours": (["2024-10-27T02:30+02", "2024-10-27T02:30+01"], [0, 1]),
+    "without colons": (["20240101T1800Z", "20240101T1930Z"], [0, 1.5]),
     "unsorted": (["2024-01-01T05:00Z", "2024-01-01T01:00Z"], [4, 0]),
     "timestamps": (pd.to_datetime(["2024-01-01 05:00", "2024-01-01 01:00"]), [4, 0]),
     "timestamps of a zone": (
@@ -161,6 +219,62 @@ def test_a_given_format_settles_which_is_the_day():
     assert found is not None and found.origin.startswith("2004-02-01")
 
 
+@pytest.mark.parametrize("cells", [["20200130", "20200201"], [20200130, 20200201], [20200130.0, 20200201.0]])
+def test_a_given_format_reads_dates_that_look_like_numbers(cells):
+    table = pd.DataFrame({"t": cells, "depth": [1.5, 2.5]})
+    found = roles.find_dates(table, ["t", "depth"], "%Y%m%d")
+    assert list(found) == ["t"] and found["t"].numbers(table["t"], "t").tolist() == [0, 48]
+    assert found["t"].number("20200131") == 24
+    plain = roles.Columns(("t", "depth"), ())
+    assert roles.days_as_numbers(table, plain) == {"t": "20200130"}
+    assert roles.days_as_numbers(table, dataclasses.replace(plain, dates=found)) == {}
+    with pytest.raises(InputError, match="Expected an input with dates as in --date-format '%H:%M'; got"):
+        roles.find_dates(table, ["t", "depth"], "%H:%M")
+
+
+@pytest.mark.parametrize("cells", [["20201330", "20200201"], ["20200130", "202002"], ["20200130", "5.5"]])
+def test_numbers_that_are_no_days_are_not_taken_for_them(cells):
+    assert not dates.are_days(pd.Series(cells))
+
+
+def test_a_cell_that_breaks_a_given_format_of_digits_is_named():
+    with pytest.raises(InputError, match="got '20200231' in row 3"):
+        roles.find_dates(frame(t=["20200130", "20200201", "20200231"]), ["t"], "%Y%m%d")
+
+
+LOCAL, ZONED = ["2004-03-10T18:00", "2004-03-10T19:00"], ["2004-03-10T18:00+02:00", "2004-03-10T19:00+02:00"]
+
+
+@pytest.mark.parametrize("as_cells", [list, pd.to_datetime])
+@pytest.mark.parametrize(("fitted", "asked", "words"), [(LOCAL, ZONED, "without an offset"), (ZONED, LOCAL, "with an")])
+def test_times_are_asked_for_as_they_were_fitted_with_an_offset_or_without(fitted, asked, words, as_cells):
+    found = dates.fit(fitted, "t")
+    assert found is not None
+    with pytest.raises(InputError, match=rf"Column 't' must give its times {words}.* 18:00|{words}.*T18:00"):
+        found.numbers(as_cells(asked), "t")
+    with pytest.raises(InputError, match=f"Expected a time {words}.*; got '{asked[0][:10]}"):
+        found.number(asked[0])
+    assert found.numbers(pd.Series([], dtype=str), "t").size == 0
+    assert found.number("2004-03-10") == (-16 if fitted is ZONED else -18)  # a day alone
+
+
+def test_mixed_offsets_asked_of_local_times_are_refused_too():
+    found = dates.fit(LOCAL, "t")
+    assert found is not None
+    with pytest.raises(InputError, match="without an offset"):
+        found.numbers(["2004-03-10T18:00+02:00", "2004-03-10T18:00+01:00"], "t")
+
+
+@pytest.mark.parametrize("pattern", ["%d/%m/%Y", "%d/%m/%Y %H:%M"])
+def test_one_date_is_read_as_the_fitted_ones(pattern):
+    cells = pd.Series(pd.to_datetime(["2004-04-03", "2004-05-04"])).dt.strftime(pattern)
+    found = dates.fit(cells, "t", pattern)
+    assert found is not None and found.number("04/04/2004") == found.number("2004-04-04") == 1
+    assert found.number("04/04/2004 12:00") == 1.5
+    with pytest.raises(InputError, match=f"Expected a date, as 2004-03-28 or {pattern}; got '04/13/2004'"):
+        found.number("04/13/2004")
+
+
 def test_text_that_is_no_date_is_told_of_groups():
     with pytest.raises(InputError, match="--groups station"):
         roles.find_dates(frame(station=["Roma", "Milano"]), ["station"], None)
@@ -197,6 +311,8 @@ def test_yes_and_no_are_filled_in_the_words_of_the_column():
     assert roles.outputs(table, columns)["a"].isna().tolist() == [False, False, True]
     filled = pd.DataFrame({"a": pd.array([True, False, True], "boolean")}, index=table.index)
     assert roles.fill(table, filled, columns)["a"].tolist() == ["Yes", "No", "Yes"]
+    fitted, piece = dataclasses.replace(columns, words={"a": ["No", "Yes"]}), table[2:]
+    assert roles.fill(piece, filled[2:], fitted)["a"].tolist() == ["Yes"]  # which it does not show itself
 
 
 def test_filling_touches_gaps_only():

@@ -34,10 +34,13 @@ def impute(
         gaps = roles.gaps(table.rows, table.columns)
         found.update(gaps.sum().to_dict())
         values = _whole(answer.filled, table, answer).set_axis(table.rows.index, axis=0)
-        if not files.is_text(output):
-            done = table.rows.assign(**values)
-        else:
+        if files.is_text(output):
             done = roles.fill(table.rows, files.readable(values), table.columns)
+        else:
+            done = table.rows.assign(**values)
+            if files.holds_words(output):
+                words = values[roles.names_of_words(table.columns)]
+                done = done.assign(**roles.fill(table.rows, words, table.columns)[words.columns])
         marks = [gaps.add_suffix("_imputed")] if mark else []
         return _beside(done, output, *_sureness(table, answer, answer.filled, interval), *marks)
 

@@ -148,6 +148,11 @@ def is_text(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
+def holds_words(path: Path) -> bool:
+    """Whether a file can hold more than numbers."""
+    return path.suffix.lower() != ".npy"
+
+
 def readable(computed: "pandas.DataFrame") -> "pandas.DataFrame":
     """Computed numbers with as many digits as mean something."""
     return computed.apply(lambda column: _rounded(column) if column.dtype.kind == "f" else column)

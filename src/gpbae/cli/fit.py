@@ -47,6 +47,7 @@ def fit(
     first: options.From = None,
     last: options.To = None,
     date_format: options.DateFormat = None,
+    decimal: options.DecimalSign = None,
     transform: options.Transform = None,
     model: Annotated[Model, typer.Option(help="Which of the models.", rich_help_panel=options.MODEL)] = Model.SGPBAE,
     latent_dim: options.LatentDim = None,
@@ -72,7 +73,7 @@ def fit(
     from gpbae.cli import notices
 
     is_first = runs.take_place(distributed, row_shards)
-    wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format)
+    wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format, decimal)
     table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
     estimator, given_names = _estimator(model, table, config, flags, settings or [])
@@ -94,7 +95,8 @@ def fit(
         if report and not evaluate_only:
             findings.write_report(out)
         if not (quiet or evaluate_only):
-            terminal.say(f"Next: gpbae report {out}, or gpbae impute {out} {data} -o filled.csv.")
+            page = "" if report else f"gpbae report {out}, or "
+            terminal.say(f"Next: {page}gpbae impute {out} {data} -o filled.csv.")
     print(out)
 
 

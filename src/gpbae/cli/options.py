@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from gpbae.cli.commas import Decimal
+
 TABLE, MODEL, PROCESSES, SCORE = "The table", "The model", "Several processes", "How good is it?"
 
 Data = Annotated[Path, typer.Argument(help="A .csv, .parquet, .npz or .npy table.", exists=True, dir_okay=False)]
@@ -55,6 +57,13 @@ Missing = Annotated[
 DateFormat = Annotated[
     str | None, typer.Option(help="How dates are written, if not obvious: '%d/%m/%Y'.", rich_help_panel=TABLE)
 ]
+DecimalSign = Annotated[
+    Decimal | None,
+    typer.Option(
+        "--decimal", help="Sign before decimals, if cells do not tell: comma, or point (1,234 is 1234).",
+        rich_help_panel=TABLE,
+    ),
+]  # fmt: skip
 
 # The model.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpbae.cli import terminal
+from gpbae.cli.commas import Decimal
 from gpbae.errors import InputError
 
 FEWEST_ROWS = 2
@@ -23,6 +24,7 @@ class Wish(NamedTuple):
     first: str | None = None
     last: str | None = None
     date_format: str | None = None
+    decimal: Decimal | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ def names(text: str) -> list[str]:
 
 def read(path: Path, wish: Wish) -> Table:
     """A table to be fitted, and what its columns are; dates are told in words."""
-    from gpbae.cli import files
+    from gpbae.cli import files, roles
 
     columns, rows = _stretch(files.read(path), wish)
     if len(rows) < FEWEST_ROWS:
@@ -66,6 +68,8 @@ def read(path: Path, wish: Wish) -> Table:
     columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)))
     for name, dates in columns.dates.items():
         terminal.say(f"{name} is read as {dates.words}.")
+    for name, day in roles.days_as_numbers(rows, columns).items():
+        terminal.say(f"Note: {name} is read as plain numbers; if {day} is a day, pass --date-format %Y%m%d.")
     return _table(rows, _with_kinds(columns, rows))
 
 
@@ -110,6 +114,7 @@ def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:
     roles.resolve(table, [] if wish.groups is None else [wish.groups])
     for name, _ in columns.missing:
         roles.resolve(table, [] if name is None else [name])
+    columns = dataclasses.replace(columns, decimal=wish.decimal or roles.decimal(table, columns))
     columns = dataclasses.replace(columns, dates=roles.find_dates(table, known, wish.date_format))
     if wish.first is None and wish.last is None:
         return columns, table
@@ -154,7 +159,7 @@ def _check_values(table: Any, columns: Any, wanted: list[str]) -> None:
 def _empty(table: Any, columns: Any, names: list[str]) -> list[str]:
     from gpbae.cli import parsing
 
-    return [name for name in names if parsing.read(table[name], columns.stand_for_missing(name))[1].all()]
+    return [name for name in names if parsing.read(table[name], columns.writing(name))[1].all()]
 
 
 def _some(names: list[str]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import dates, parsing
+from gpbae.cli import commas, dates, parsing
+from gpbae.cli.commas import Decimal
 from gpbae.cli.dates import Dates
 from gpbae.errors import InputError
 
@@ -28,6 +29,7 @@ class Columns:
     missing: tuple[tuple[str | None, parsing.Code], ...] = ()
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
+    decimal: Decimal | None = None
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
@@ -49,11 +51,13 @@ class Columns:
             tuple(missing),
             plain.get("kinds", {}),
             plain.get("words", {}),
+            None if plain.get("decimal") is None else Decimal(plain["decimal"]),
         )
 
-    def stand_for_missing(self, name: str) -> tuple[parsing.Code, ...]:
-        """Numbers and words that mean a gap in this column."""
-        return tuple(value for column, value in self.missing if column in (None, name))
+    def writing(self, name: str) -> parsing.Writing:
+        """How the cells of a column are written: what means a gap, what commas are, whether words are yes and no."""
+        gaps = tuple(value for column, value in self.missing if column in (None, name))
+        return parsing.Writing(gaps, self.decimal, self.kinds[name] == parsing.BOOLEAN if name in self.kinds else None)
 
 
 # Names.
@@ -88,7 +92,7 @@ def _unknown(table: "pandas.DataFrame", name: str) -> str:
 def all_outputs(table: "pandas.DataFrame", taken: Sequence[str], roles: Columns) -> list[str]:
     """Every column of numbers, or of yes and no, that has a value and no other role."""
     return [name for name in table.columns
-            if name not in taken and parsing.is_numeric(table[name], name, roles.stand_for_missing(name))]  # fmt: skip
+            if name not in taken and parsing.is_numeric(table[name], name, roles.writing(name))]  # fmt: skip
 
 
 # Cells.
@@ -106,9 +110,11 @@ def inputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame | Non
 def _input(table, roles: Columns, name: str) -> np.ndarray:
     if name in roles.dates:
         return roles.dates[name].numbers(table[name], name)
-    found, _ = parsing.read(table[name])
+    how = roles.writing(name)._replace(missing=())
+    found, _ = parsing.read(table[name], how)
     if np.isnan(found).any():
         _refuse_input(table[name], name, int(np.isnan(found).argmax()))
+    parsing.check_commas(table[name], name, how)
     return found
 
 
@@ -118,13 +124,14 @@ def _refuse_input(column, name: str, row: int) -> None:
 
 
 def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str | None) -> dict[str, Dates]:
-    """The input columns that hold dates; text that is neither a number nor a date is refused."""
+    """The input columns that hold dates, in the format that was given if there is one; text that is neither a number
+    nor a date is refused, and so is a format in which nothing is written."""
     found = {}
     for name in names:
         column = table[name]
         numbers, gaps = parsing.read(column)
         wrong = np.isnan(numbers) & ~gaps
-        if column.dtype.kind != "M" and not wrong.any():
+        if column.dtype.kind != "M" and not wrong.any() and not dates.are_in_format(column, date_format):
             continue
         read = dates.fit(column, name, date_format)
         if read is None:
@@ -135,12 +142,39 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
                 f"which series a row belongs to, pass --groups {name}; if its dates are unusual, pass --date-format."
             )
         found[name] = read
+    if date_format is not None and not found:
+        got = f"{table[names[0]].iloc[0]} in {names[0]!r}" if names else "no input"
+        raise InputError(
+            f"Expected an input with dates as in --date-format {date_format!r}; got {got}. Mend it, or leave it out."
+        )
     return found
 
 
+def days_as_numbers(table: "pandas.DataFrame", roles: Columns) -> dict[str, str]:
+    """Inputs read as numbers that look like 20200130, and the first cell of each."""
+    names = [name for name in roles.inputs if name not in roles.dates]
+    return {name: dates.written(table[name]).iloc[0] for name in names if dates.are_days(table[name])}
+
+
+def decimal(table: "pandas.DataFrame", roles: Columns) -> Decimal | None:
+    """What the commas of a table's numbers mean, if a column proves it and no other the contrary: files are written in
+    one way, and a column of 1,234 and 2,500 is to be read as its neighbours are."""
+    proofs = {_proof(table[name], roles.writing(name)) for name in table.columns} - {None}
+    return proofs.pop() if len(proofs) == 1 else None
+
+
+def _proof(column, how: parsing.Writing) -> Decimal | None:
+    """None also where there are words, whose commas mean something else."""
+    if column.dtype.kind in "biufM":
+        return None
+    found, blank = parsing.read(column, how)
+    return None if (np.isnan(found) & ~blank).any() else commas.proven(parsing.text(column))
+
+
 def kinds(table: "pandas.DataFrame", roles: Columns) -> dict[str, str]:
-    """Whether each output holds numbers, whole numbers, yes and no, or categories."""
-    return {name: parsing.kind(table[name], name, roles.stand_for_missing(name)) for name in roles.outputs}
+    """Whether each input that is no date, and each output, holds numbers, whole numbers, yes and no, or categories."""
+    names = [*(name for name in roles.inputs if name not in roles.dates), *roles.outputs]
+    return {name: parsing.kind(table[name], name, roles.writing(name)) for name in names}
 
 
 def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
@@ -148,7 +182,7 @@ def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     import pandas as pd
 
     def typed(name):
-        return parsing.typed(table[name], name, roles.kinds.get(name, parsing.NUMBER), roles.stand_for_missing(name))
+        return parsing.typed(table[name], name, roles.kinds.get(name, parsing.NUMBER), roles.writing(name))
 
     return pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
 
@@ -157,7 +191,7 @@ def gaps(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     """Where output columns have nothing to say."""
     import pandas as pd
 
-    found = {name: parsing.read(table[name], roles.stand_for_missing(name))[1] for name in roles.outputs}
+    found = {name: parsing.read(table[name], roles.writing(name))[1] for name in roles.outputs}
     return pd.DataFrame(found, index=table.index)
 
 
@@ -174,17 +208,27 @@ def in_words(cells: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     return cells.assign(**{name: cells[name].map(lambda v, w=w: w.get(v, v)) for name, w in called.items()})
 
 
+def names_of_words(roles: Columns) -> list[str]:
+    """Outputs whose cells are words, for yes and no or as labels."""
+    return [name for name in roles.outputs if name in roles.words or roles.kinds.get(name) == parsing.CATEGORY]
+
+
 def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     """The table with its gaps in these columns filled and every other cell untouched."""
     import pandas as pd
 
     done, empty = table.copy(), gaps(table, roles)
     for name in filled.columns[empty[filled.columns].any().to_numpy()]:
-        words = parsing.truths(table[name]) if roles.kinds.get(name) == parsing.BOOLEAN else {}
+        words = _called(table[name], roles) if roles.kinds.get(name) == parsing.BOOLEAN else {}
         cells = [words.get(value, value) if gap else cell
                  for cell, value, gap in zip(table[name], filled[name], empty[name], strict=True)]  # fmt: skip
         done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
     return done
+
+
+def _called(column, roles: Columns) -> dict[bool, str]:
+    """What a column calls yes and no; words that it does not show are those of the fitted table."""
+    return dict(zip((False, True), roles.words.get(column.name, ()), strict=False)) | parsing.truths(column)
 
 
 def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
