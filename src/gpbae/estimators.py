@@ -160,12 +160,14 @@ class GPBAE(BAE):
     def _settle_latents(self, latents, y_values, seen, x, codes, rng):
         """Of the ways to start, the one that is smooth in x; rows that say nothing start on their path."""
         shape, told = seen.frame.event_shape, seen.mask.any(axis=1)
+        latent_dim = latents.shape[1]
+        kernels = self._given_kernels(latent_dim)
         knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
-        if networks.is_image(shape) and not knows:
-            spatial, found = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
-            if start.is_smoother(spatial, latents, self._given_kernels()[0], x, codes, rng):
+        if networks.is_image(shape) and not knows and not start.is_low_rank(y_values, seen.mask, latent_dim):
+            spatial, found = start.spatial_latents(y_values, seen.mask, shape, latent_dim, rng)
+            if start.is_smoother(spatial, latents, kernels, x, codes, rng):
                 latents, told = spatial, found
-        return start.on_their_paths(latents, told, x, codes, self._given_kernels()[0], rng)
+        return start.on_their_paths(latents, told, x, codes, kernels, rng)
 
     def _x_location(self, x_values):
         """Labels are names, not quantities, and stay where they are."""
@@ -174,21 +176,22 @@ class GPBAE(BAE):
         location[labels] = 0.0
         return location
 
-    def _given_kernels(self) -> tuple[AbstractKernel, ...]:
+    def _given_kernels(self, latent_dim: int | None = None) -> tuple[AbstractKernel, ...]:
+        """One kernel, or one per latent where their number is known."""
         given = RBF() if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
         given = tuple(given) if isinstance(given, list | tuple) else (given,)
         if not given or not all(isinstance(k, AbstractKernel) for k in given):
             raise InputError(f"kernel must be 'auto', a value of gpbae.kernels or a list of them; got {self.kernel!r}.")
-        return given
-
-    def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
-        given = self._given_kernels()
-        if len(given) not in (1, latent_dim):
+        if latent_dim is not None and len(given) not in (1, latent_dim):
             raise InputError(
                 f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}."
             )
-        own = [latents] if len(given) == 1 else np.split(latents, latent_dim, axis=1)
-        return tuple(start.choose_lengthscale(k, x, z, codes, rng) for k, z in zip(given, own, strict=True))
+        return given
+
+    def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
+        given = self._given_kernels(latent_dim)
+        own = zip(given, start.by_kernel(latents, len(given)), strict=True)
+        return tuple(start.choose_lengthscale(k, x, z, codes, rng) for k, z in own)
 
     def _hyper(self, kernels) -> Hyper:
         if not self.latent_noise >= 0 or (self.sample_latent_noise and self.latent_noise == 0):

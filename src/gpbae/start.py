@@ -1,5 +1,7 @@
 """Where a chain begins: latents from principal components, lengthscales and inducing inputs from the data."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from gpbae.kernels import AbstractKernel, gram
 LARGEST_SUBSAMPLE = 400
 LENGTHSCALE_GRID = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
 SMALLEST_SHARE = 0.5
+LOW_RANK_SHARE = 0.5
 NUM_NEIGHBOURS = 24
 NUM_ALIKE = 4
 ROWS_AT_A_TIME = 4096
@@ -48,13 +51,18 @@ def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int
     return np.concatenate([standard, rest], axis=1)[:, :latent_dim], found
 
 
-def on_their_paths(latents: np.ndarray, told: np.ndarray, x: np.ndarray, codes: np.ndarray, kernel: AbstractKernel,
-                   rng: np.random.Generator) -> np.ndarray:  # fmt: skip
+def on_their_paths(latents: np.ndarray, told: np.ndarray, x: np.ndarray, codes: np.ndarray,
+                   kernels: Sequence[AbstractKernel], rng: np.random.Generator) -> np.ndarray:  # fmt: skip
     """Rows that say nothing start where a GP through the nearest rows of their group passes, not at zero, where they
-    would hold it."""
-    out = np.where(told[:, None], latents, 0.0)
+    would hold it; every latent on a path of its own kernel, where there are several."""
     if told.all() or not told.any():
-        return out
+        return np.where(told[:, None], latents, 0.0)
+    own = zip(by_kernel(latents, len(kernels)), kernels, strict=True)
+    return np.concatenate([_on_path(z, told, x, codes, k, rng) for z, k in own], axis=1)
+
+
+def _on_path(latents, told, x, codes, kernel, rng):
+    out = np.where(told[:, None], latents, 0.0)
     chosen = choose_lengthscale(kernel, x[told], latents[told], codes[told], rng)
     features = np.asarray(chosen.features(jnp.asarray(x)))
     for group in np.unique(codes[~told]):
@@ -77,13 +85,24 @@ def _conditional_means(kernel, features, latents, gone, kept, noise=0.01):
     return np.einsum("rm,rmc->rc", np.linalg.solve(covariance, K[:, :-1, -1:])[..., 0], latents[near])
 
 
-def is_smoother(first: np.ndarray, second: np.ndarray, kernel: AbstractKernel, x: np.ndarray, codes: np.ndarray,
-                rng: np.random.Generator) -> bool:  # fmt: skip
-    """Whether a GP over the inputs explains the first latents better than the second."""
+def is_low_rank(values: np.ndarray, mask: np.ndarray, latent_dim: int) -> bool:
+    """Whether principal components say most of what the table says; a centre of mass would then only displace them."""
+    _, variance = principal_components(values, mask)
+    return bool(variance[:latent_dim].sum() >= LOW_RANK_SHARE * variance.sum())
+
+
+def is_smoother(first: np.ndarray, second: np.ndarray, kernels: Sequence[AbstractKernel], x: np.ndarray,
+                codes: np.ndarray, rng: np.random.Generator) -> bool:  # fmt: skip
+    """Whether GPs over the inputs, one for all latents or one for each, explain the first latents better."""
     rows = _whole_groups(codes, rng)
     same = codes[rows][:, None] == codes[rows][None]
-    kernels = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
-    scores = [max(_log_marginal(k, x[rows], z[rows], same) for k in kernels) for z in (first, second)]
+
+    def score(kernel, z):
+        grid = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
+        return max(_log_marginal(k, x[rows], z[rows], same) for k in grid)
+
+    scores = [sum(score(k, z) for k, z in zip(kernels, by_kernel(latents, len(kernels)), strict=True))
+              for latents in (first, second)]  # fmt: skip
     return scores[0] > scores[1]
 
 
@@ -99,6 +118,11 @@ def is_clearer(first: np.ndarray, second: np.ndarray, values: np.ndarray, mask: 
         return np.mean((cells[near[:, 1:]].mean(axis=1) - cells) ** 2)
 
     return num > 0 and bool(error(first) < error(second))
+
+
+def by_kernel(latents: np.ndarray, num_kernels: int) -> list[np.ndarray]:
+    """The latents of each kernel: all of one, or one of each."""
+    return np.split(latents, num_kernels, axis=1)
 
 
 def principal_components(values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
