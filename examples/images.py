@@ -21,10 +21,11 @@ hidden = np.zeros(len(x), bool)
 for first, hours in ((25, 16), (110, 22), (230, 13), (345, 20), (390, 24), (490, 14), (620, 18)):
     hidden[first : first + hours] = True
 
-weather = Matern32(lengthscale=24.0, variance=0.5) + Periodic(period=24.0) * RBF(lengthscale=300.0, variance=0.5)
-model = SGPBAE(latent_dim=6, num_inducing=128, kernel=weather, decoder=Conv(channels=8), encoder="mlp",
-               likelihood=Gaussian(noise=0.15), batch_size=128, num_map_steps=1000, num_chains=1, num_warmup=40,
-               num_samples=30, thinning=1, seed=0)  # fmt: skip
+daily = Periodic(period=24.0) * RBF(lengthscale=300.0, variance=0.35)
+weather = [Matern32(lengthscale=hours, variance=0.9) + daily for hours in (20.0, 14.0, 11.0, 8.0, 8.0, 7.0)]
+model = SGPBAE(latent_dim=6, kernel=weather, num_inducing=192, sample_inducing=False, latent_noise=0.05,
+               decoder=Conv(channels=8), encoder="mlp", likelihood=Gaussian(noise=0.3), batch_size=128,
+               num_map_steps=800, num_chains=1, num_warmup=40, num_samples=30, thinning=1, seed=0)  # fmt: skip
 model.fit(x[~hidden], y[~hidden])
 answer = model.predict(x[hidden])
 filled, (low, high) = np.asarray(answer.mean), answer.interval(0.9)
