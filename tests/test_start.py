@@ -97,3 +97,10 @@ def test_maps_of_low_rank_start_from_their_principal_components(monkeypatch):
     standard = (maps - maps.mean(axis=0)) / maps.std(axis=0)
     expected = start.principal_latents(standard, np.ones(maps.shape, bool), 2, rng)
     np.testing.assert_allclose(np.abs(latents), np.abs(expected), atol=1e-6)
+
+
+def test_gaps_do_not_ask_for_more_latents():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal((400, 12))
+    whole, gappy = np.ones(values.shape, bool), rng.random(values.shape) > 0.3
+    assert start.choose_latent_dim(values, whole) == start.choose_latent_dim(values, gappy) == 2

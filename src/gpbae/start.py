@@ -142,12 +142,23 @@ def principal_components(values: np.ndarray, mask: np.ndarray) -> tuple[np.ndarr
 
 def choose_latent_dim(values: np.ndarray, mask: np.ndarray, share: float = 0.9, most: int = 8) -> int:
     """As many latents as principal components are needed for most of the variance."""
-    _, variance = principal_components(values, mask)
+    variance = _variances(values, mask)
     total = variance.sum()
     if total <= 0:
         return 1
     needed = int(np.searchsorted(np.cumsum(variance) / total, share) + 1)
     return max(1, min(needed, most, values.shape[1]))
+
+
+def _variances(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Of the principal components; each covariance from the rows that have both cells, for a gap that counts as a zero
+    would look like a component of its own."""
+    if mask.all() or values.shape[1] > values.shape[0]:
+        return principal_components(values, mask)[1]
+    centre = np.where(mask, values, 0.0).sum(axis=0) / np.maximum(mask.sum(axis=0), 1)
+    filled, seen = np.where(mask, values - centre, 0.0), mask.astype(float)
+    covariance = (filled.T @ filled) / np.maximum(seen.T @ seen, 1.0)
+    return np.maximum(scipy.linalg.eigvalsh(covariance)[::-1], 0.0)
 
 
 def choose_lengthscale(kernel: AbstractKernel, x: np.ndarray, z: np.ndarray, codes: np.ndarray,
