@@ -96,9 +96,9 @@ class BandedGPVAE(GPVAE):
     kernel : "auto" is a Cauchy kernel with a lengthscale set from the data.
     """
 
-    def _given_kernels(self):
+    def _given_kernels(self, latent_dim: int | None = None):
         given = Cauchy() if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
-        return GPVAE._given_kernels(dataclasses.replace(self, kernel=given))
+        return GPVAE._given_kernels(dataclasses.replace(self, kernel=given), latent_dim)
 
     def _law(self, table: Table, latents, rng) -> AbstractLaw:
         window = networks.Layer(jax.random.key(self.seed + 1), 3 * self._num_features(), 3 * self.latent_dim_)
