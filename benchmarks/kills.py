@@ -75,7 +75,8 @@ def live(name, folder, last):
     import jax
 
     jax.config.update("jax_disable_most_optimizations", True)
-    from gpbae import load, runfolder, storage
+    from gpbae import load
+    from gpbae.saving import runfolder, storage
 
     runfolder.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     model, x, y, groups = build(name)

@@ -60,7 +60,7 @@ def fill(model, folder, num_draws, most):
 
 def measure(folder, num_draws, most):
     from gpbae import SGPBAE
-    from gpbae.ondisk import OnDisk
+    from gpbae.tabular.ondisk import OnDisk
 
     clock, held = [], []
 

@@ -32,7 +32,8 @@ def main(num_steps: int, folder: Path) -> int:
     import jax
     import numpy as np
 
-    from gpbae import SGPBAE, runfolder
+    from gpbae import SGPBAE
+    from gpbae.saving import runfolder
 
     runfolder.SECONDS_BETWEEN_CHECKPOINTS = SECONDS_BETWEEN_CHECKPOINTS
     num_draws = num_steps // (SAMPLER_STEPS * SWEEPS)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from gpbae import bench
+from gpbae.speed import bench
 
 if __name__ == "__main__":
     rows = bench.run(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

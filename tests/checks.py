@@ -14,10 +14,11 @@ import scipy.linalg
 import scipy.special
 import scipy.stats
 
-from gpbae import batches, gp, inducing, inference, likelihoods, networks, refreshing, sghmc, weights
+from gpbae import gp, likelihoods, networks, weights
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.kernels import RBF
-from gpbae.priors import DeepPrior, FullPrior, Hyper, NormalPrior, SparsePrior
+from gpbae.priors import DeepPrior, FullPrior, Hyper, NormalPrior, SparsePrior, inducing
+from gpbae.sampling import batches, inference, refreshing, sghmc
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 

@@ -55,7 +55,8 @@ def plants(file: Path, outside: Path) -> Iterator[str]:
 def open_all(folder: Path) -> None:
     """All that resuming reads, and all that loading reads."""
     import runs
-    from gpbae import load, runfolder
+    from gpbae import load
+    from gpbae.saving import runfolder
 
     cls, arguments, groups = runs.RUNS[NAME]
     with runfolder.keeping(folder, cls(**runs.QUICK | arguments, progress=False), runs.X, runs.Y, groups) as run:

@@ -7,39 +7,26 @@ from pathlib import Path
 import gpbae
 
 LAYERS = (
-    "errors runtime watch devices glossary lookout",
-    "distributed ondisk",
-    "storage linalg likelihoods networks weights sghmc metrics diagnostics progress data",
-    "columns transforms",
-    "kernels tables hmc",
-    "gp inducing start predictive rivals choice",
+    "errors",
+    "processes contract data",
+    "linalg likelihoods networks weights",
+    "kernels tabular",
+    "gp scoring",
     "priors",
-    "autoencoder batches evaluation redraw guessing",
-    "refreshing",
-    "inference posterior checkpoint recognition",
-    "health stiffness streamed newcomers",
-    "starting fitted large",
-    "answers",
-    "blocks",
-    "run",
-    "building questions inspection contract outofcore",
-    "streams",
+    "autoencoder",
+    "sampling",
+    "answering",
     "estimators",
     "baselines",
-    "values",
-    "io overview",
-    "settings plots",
-    "runfolder report",
-    "merging following",
-    "experiments verify bench",
-    "growth",
+    "overview",
+    "saving plots",
+    "report",
+    "experiments verify speed",
     "cli",
     "__main__",
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
-CONVENIENCES = {
-    (home, name) for home in ("estimators", "baselines") for name in ("io", "report", "runfolder", "following")
-}  # imported when called
+CONVENIENCES = {(home, name) for home in ("estimators", "baselines") for name in ("saving", "report")}  # when called
 SOURCE = Path(gpbae.__file__).parent
 
 

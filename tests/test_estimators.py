@@ -13,7 +13,7 @@ from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Matern32
 from gpbae.likelihoods import Bernoulli, Gaussian
 from gpbae.networks import MLP, Conv
-from saving import assert_survives
+from kept import assert_survives
 
 NUM_ROWS = 14
 QUICK = dict(latent_dim=2, num_chains=1, num_warmup=2, num_samples=3, thinning=1, sampler_steps=3, encoder_steps=2,

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpbae.estimators import BAE, DSGPBAE, GPBAE, SGPBAE
-    from gpbae.io import load
+    from gpbae.saving.io import load
 
 __version__ = "0.1.0"
 __all__ = ["BAE", "DSGPBAE", "GPBAE", "SGPBAE", "load"]
 
-_HOMES = {"BAE": "estimators", "GPBAE": "estimators", "SGPBAE": "estimators", "DSGPBAE": "estimators", "load": "io"}
+_HOMES = dict.fromkeys(("BAE", "GPBAE", "SGPBAE", "DSGPBAE"), "estimators") | {"load": "saving.io"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,15 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import checkpoint, distributed, inducing, networks, outofcore, progress, run, start, starting, tables
-from gpbae.building import Building, check_count
+from gpbae import networks
+from gpbae.answering.inspection import Inspection
+from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
 from gpbae.errors import InputError
-from gpbae.inspection import Inspection
 from gpbae.kernels import RBF, AbstractKernel, label_columns
-from gpbae.ondisk import OnDisk
-from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, seeded
-from gpbae.streams import Streams
+from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, seeded
+from gpbae.processes import distributed, progress
+from gpbae.sampling import checkpoint, outofcore, run, start, starting
+from gpbae.sampling.building import Building, check_count
+from gpbae.tabular import tables
+from gpbae.tabular.ondisk import OnDisk
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -74,7 +77,7 @@ class BAE(Building, Streams, Inspection, Contract):
         With `run_dir` the run is kept in that folder as it goes: called again with the same data and arguments, it goes
         on after the last checkpoint, to the same draws as if it had never stopped.  `load(run_dir)` reads the model.
 
-        With y (and x) as `gpbae.ondisk.OnDisk` the table stays on disk, however long it is, and latents are amortised.
+        With y (and x) as `gpbae.tabular.OnDisk` the table stays on disk, however long it is, and latents are amortised.
         """
         fresh = copy.copy(self)  # a fit that fails must not leave half of itself beside the draws of the last one
         fresh._fit(x, y, groups, run_dir)
@@ -91,7 +94,7 @@ class BAE(Building, Streams, Inspection, Contract):
             keeper.finish(self)
 
     def _keeping(self, run_dir, x, y, groups, rows_on_disk=None):
-        from gpbae import following, runfolder
+        from gpbae.saving import following, runfolder
 
         if run_dir is None:
             if distributed.is_on():
@@ -123,7 +126,7 @@ class BAE(Building, Streams, Inspection, Contract):
 
     def save(self, path: Any) -> None:
         """Write this fitted model to a folder that `gpbae.load` reads."""
-        from gpbae import io
+        from gpbae.saving import io
 
         io.save(self, path)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from gpbae.runtime import limit_blas_threads
+from gpbae.processes.runtime import limit_blas_threads
 
 JITTER = 1e-6
 """Base jitter as a fraction of the mean of the diagonal: K + JITTER · mean(diag K) · I is what gets factorised."""

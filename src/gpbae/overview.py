@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from gpbae import metrics, networks, tables
+from gpbae import networks
 from gpbae.errors import InputError
 from gpbae.kernels import label_columns
 from gpbae.priors import NormalPrior
+from gpbae.scoring import metrics
+from gpbae.tabular import tables
 
 LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12

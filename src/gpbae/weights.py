@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, PyTree
 
-import gpbae.runtime  # noqa: F401  (float64 before the first array)
+import gpbae.processes.runtime  # noqa: F401  (float64 before the first array)
 
 
 class AbstractWeightPrior(eqx.Module):

@@ -14,12 +14,12 @@ import gpbae
 from gpbae import baselines
 from gpbae.baselines.latents import Independent
 from gpbae.baselines.variational import STARTING_SPREAD, VariationalAutoencoder, bound_at_start
-from gpbae.batches import FullBatch, Table
 from gpbae.data.ball import affine_rmse
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Linear, Periodic, Select
 from gpbae.likelihoods import Gaussian
 from gpbae.networks import MLP, FactorNet, IdentityDecoder, IndexNet, PointNet
+from gpbae.sampling.batches import FullBatch, Table
 from passing import NOISE, Passing
 
 SMALL = {"num_steps": 4, "num_draws": 8, "progress": False}

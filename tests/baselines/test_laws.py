@@ -11,9 +11,9 @@ from gpbae import gp, networks
 from gpbae.baselines import banded, latents, product
 from gpbae.baselines.latents import Evidence, Exact, FreeSparse, Independent, Sparse
 from gpbae.baselines.variational import VariationalAutoencoder
-from gpbae.batches import FullBatch, RowBatch, Table
 from gpbae.kernels import RBF, gram
 from gpbae.likelihoods import Gaussian
+from gpbae.sampling.batches import FullBatch, RowBatch, Table
 from passing import NOISE, Passing
 
 RNG = np.random.default_rng(0)

@@ -145,7 +145,7 @@ def test_bench_shows_its_rows(tmp_path, monkeypatch, capsys):
         {"experiment": "step", "model": "SGP-BAE", "seed": 0, "metrics": {"ms": 1.25, "ratio": 2.0}, "seconds": 3.0}
     ]
     module = types.SimpleNamespace(run=lambda out: rows)
-    monkeypatch.setitem(sys.modules, "gpbae.bench", module)
+    monkeypatch.setitem(sys.modules, "gpbae.speed.bench", module)
     monkeypatch.setattr(gpbae, "bench", module, raising=False)
     assert run("bench", "--out", tmp_path, "--no-growth") == 0
     assert "1.25" in capsys.readouterr().out
@@ -256,8 +256,8 @@ def small(tmp_path):
 
 def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
     """Ctrl-C while the evaluation samples, then while rivals are asked; neither fit is begun again."""
-    from gpbae import rivals
-    from gpbae import run as sampling
+    from gpbae.sampling import run as sampling
+    from gpbae.scoring import rivals
 
     blocks, evaluated = [], tmp_path / "run" / "evaluation"
     whole = sampling.Sampler._block
@@ -302,7 +302,7 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
 def test_what_is_hidden_is_neither_known_of_nor_left_out_of_the_score(tmp_path, capsys):
     """The only 2 of a column of zeros and ones, and the only negative number of a skewed one, are hidden: what is left
     chooses likelihood and transform, and says of them that they cannot be."""
-    from gpbae.evaluation import Holdout
+    from gpbae.scoring.evaluation import Holdout
 
     rng = np.random.default_rng(0)
     y = np.stack([rng.random(60) < 0.5, np.exp(1.5 * rng.standard_normal(60)), rng.standard_normal(60)], axis=1)
@@ -446,7 +446,7 @@ def test_encode_writes_latents_row_by_row(table, fitted):
 def in_pieces(monkeypatch):
     """Fourteen rows are many, and four are a block."""
     monkeypatch.setattr(pieces, "ROWS_IN_MEMORY", 5)
-    monkeypatch.setattr("gpbae.blocks.MOST_ROWS", 4)
+    monkeypatch.setattr("gpbae.answering.blocks.MOST_ROWS", 4)
 
 
 def test_long_tables_are_answered_in_pieces(table, fitted, in_pieces, monkeypatch):

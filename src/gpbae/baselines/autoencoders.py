@@ -9,15 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import choice, gp, networks, start, tables
+from gpbae import gp, networks
+from gpbae.answering.predictive import Predictive
 from gpbae.baselines.base import Baseline, normal_scores
 from gpbae.baselines.latents import AbstractLaw, Exact, FreeSparse, Independent, Sparse
 from gpbae.baselines.variational import VariationalAutoencoder, bound_at_start, negative_bound, train
-from gpbae.batches import Batching, FullBatch, GroupBatch, RowBatch, Table
-from gpbae.building import Building, check_count
 from gpbae.errors import InputError
 from gpbae.estimators import GPBAE
-from gpbae.predictive import Predictive
+from gpbae.sampling import start
+from gpbae.sampling.batches import Batching, FullBatch, GroupBatch, RowBatch, Table
+from gpbae.sampling.building import Building, check_count
+from gpbae.tabular import choice, tables
 
 ROWS_AT_ONCE = 2000
 

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from gpbae import likelihoods, tables
+from gpbae import likelihoods
 from gpbae.baselines import regression
 from gpbae.baselines.base import Baseline, normal_scores
 from gpbae.baselines.regression import Regression, blocked, columns, unblocked
-from gpbae.batches import Table
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, AbstractKernel, Linear, Select
+from gpbae.sampling.batches import Table
+from gpbae.tabular import tables
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)

@@ -12,10 +12,10 @@ from gpbae import gp, networks
 from gpbae.baselines.autoencoders import GPVAE
 from gpbae.baselines.latents import AbstractLaw, Evidence, Law, _channels, _eyes, _which
 from gpbae.baselines.variational import VariationalAutoencoder
-from gpbae.batches import Table
 from gpbae.gp import Kernels
 from gpbae.kernels import Cauchy
 from gpbae.linalg import cholesky, cholesky_solve, log_determinant, solve_triangular
+from gpbae.sampling.batches import Table
 
 LARGEST_LOG = 6.0
 

@@ -12,15 +12,17 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from gpbae import checkpoint, progress, tables
-from gpbae.answers import LARGEST_ANSWER
-from gpbae.batches import Table
-from gpbae.building import Building, check_count
+from gpbae.answering.answers import LARGEST_ANSWER
+from gpbae.answering.predictive import Predictive
+from gpbae.answering.questions import Questions
 from gpbae.contract import Contract
 from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import AbstractLikelihood
-from gpbae.predictive import Predictive
-from gpbae.questions import Questions
+from gpbae.processes import progress
+from gpbae.sampling import checkpoint
+from gpbae.sampling.batches import Table
+from gpbae.sampling.building import Building, check_count
+from gpbae.tabular import tables
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -69,7 +71,7 @@ class Baseline(Contract):
     def _keeping(self, run_dir, x, y, groups):
         if run_dir is None:
             return contextlib.nullcontext(checkpoint.Keeper())
-        from gpbae import runfolder
+        from gpbae.saving import runfolder
 
         return runfolder.keeping(run_dir, self, x, y, groups)
 
@@ -147,7 +149,7 @@ class Baseline(Contract):
 
     def save(self, path: Any) -> None:
         """Write this fitted model to a folder that `gpbae.load` reads."""
-        from gpbae import io
+        from gpbae.saving import io
 
         io.save(self, path)
 

@@ -22,11 +22,11 @@ from gpbae.baselines.latents import (
     sparse_marginals,
 )
 from gpbae.baselines.variational import VariationalAutoencoder, train
-from gpbae.batches import Batching, FullBatch, RowBatch, Table
 from gpbae.errors import InputError
 from gpbae.gp import Kernels
 from gpbae.kernels import Embed
 from gpbae.linalg import solve_triangular
+from gpbae.sampling.batches import Batching, FullBatch, RowBatch, Table
 
 LARGEST_GRID = 512
 

@@ -11,12 +11,14 @@ import scipy.optimize
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
-from gpbae import gp, kernels, likelihoods, start, tables
+from gpbae import gp, kernels, likelihoods
 from gpbae.baselines.base import Baseline, normal_scores
-from gpbae.batches import Table
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, AbstractKernel
 from gpbae.linalg import cholesky
+from gpbae.sampling import start
+from gpbae.sampling.batches import Table
+from gpbae.tabular import tables
 
 LARGEST_GROUP = 4000
 SMALLEST_NOISE = 1e-3

@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, Key, PyTree
 
 from gpbae import autoencoder, gp
 from gpbae.baselines.latents import AbstractLaw, Evidence
-from gpbae.batches import Batching, Table
-from gpbae.inference import update
 from gpbae.likelihoods import AbstractLikelihood
 from gpbae.networks import Dense, network_dtype, over_rows
 from gpbae.priors import Batch
+from gpbae.sampling.batches import Batching, Table
+from gpbae.sampling.inference import update
 
 NUM_CHUNKS = 20
 STARTING_SPREAD = 0.1

@@ -110,8 +110,8 @@ def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], An
 
 
 def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
-    from gpbae import progress
     from gpbae.cli import pieces
+    from gpbae.processes import progress
 
     table = reading.read_again(where.data, columns, where.first, where.last)
     where.check(table)

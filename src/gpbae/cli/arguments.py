@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import baselines, estimators, settings
+from gpbae import baselines, estimators
 from gpbae.cli import expressions
 from gpbae.errors import InputError
+from gpbae.saving import settings
 
 LONG_TABLE = 400
 NOISE_FLOOR = 0.05
@@ -83,7 +84,7 @@ def _short_run(num_rows: int) -> dict[str, int]:
 
 def _kinds(y: Any) -> dict[str, str]:
     """What every column would be taken for, by its name: counts and flags with gaps are floats too."""
-    from gpbae import choice, tables
+    from gpbae.tabular import choice, tables
 
     seen = tables.observations(y)
     if not seen.mask.any():
@@ -101,7 +102,7 @@ def _with_noises(others: list[str]) -> Any:
 
 def likelihoods_in_words(asked: Any, y: Any) -> str | None:
     """Which likelihood goes with which columns, for a table that is not Gaussian throughout; None where it is."""
-    from gpbae import choice, tables
+    from gpbae.tabular import choice, tables
 
     seen = tables.observations(y)
     words = choice.in_words(choice.choose(asked, seen)[1])
@@ -113,7 +114,8 @@ def likelihoods_in_words(asked: Any, y: Any) -> str | None:
 def _num_latents(y: Any) -> int:
     """As many latents as principal components explain 93 % of a table of numbers: three more points than the library's
     default, which cost little where the sweeps are few."""
-    from gpbae import start, tables
+    from gpbae.sampling import start
+    from gpbae.tabular import tables
 
     seen = tables.observations(y)
     scaled = tables.fit_scaler(seen.values, seen.mask, True).forward(seen.values)

@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 
 def of_run(model: Any, run: Path) -> str | None:
     """What is wrong with a run whose light is red, and where to look; None for any other."""
-    from gpbae import diagnostics
+    from gpbae.answering import diagnostics
     from gpbae.report import trust
 
     if not runs.is_sampled(model):
@@ -30,8 +30,8 @@ def of_run(model: Any, run: Path) -> str | None:
 
 def strays(model: Any, table: reading.Table) -> Counter[str]:
     """How many rows there are, how many lie in groups never seen, and how many beyond the inputs of their group."""
-    from gpbae import tables
     from gpbae.priors import NormalPrior
+    from gpbae.tabular import tables
 
     found = Counter(rows=len(table.rows))
     if table.x is None or not runs.is_sampled(model) or isinstance(model.model_.prior, NormalPrior):

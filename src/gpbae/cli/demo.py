@@ -17,8 +17,8 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of data and chains.")] = 0,
 ) -> None:
     """Locate a ball in videos never seen, start to finish: a table, pictures and a page.  Under three minutes."""
-    from gpbae import storage
     from gpbae.experiments import ball
+    from gpbae.saving import storage
 
     storage.make_folder(out)
     with runs.stoppable("Stopped. Nothing is kept of a demo that was not finished; the same command begins anew."):

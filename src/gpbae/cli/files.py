@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae import storage
 from gpbae.cli import parsing
 from gpbae.errors import InputError
+from gpbae.saving import storage
 
 if TYPE_CHECKING:
     import pandas

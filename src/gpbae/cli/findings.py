@@ -48,7 +48,7 @@ def write_report(run: Path) -> Path:
 
 
 def _scores(file: Path) -> Any:
-    from gpbae import storage
+    from gpbae.saving import storage
 
     content = storage.read(file.parent, file.name)
     try:

@@ -69,8 +69,9 @@ def fit(
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
-    from gpbae import progress, storage
     from gpbae.cli import notices
+    from gpbae.processes import progress
+    from gpbae.saving import storage
 
     is_first = runs.take_place(distributed, row_shards)
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format, decimal)
@@ -131,7 +132,8 @@ def resume(
 ) -> None:
     """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway; then with
     its evaluation, if there was to be one."""
-    from gpbae import progress, runfolder
+    from gpbae.processes import progress
+    from gpbae.saving import runfolder
 
     is_first = runs.take_place(distributed, row_shards)
     with progress.json_lines(log_json if is_first else None) as log:

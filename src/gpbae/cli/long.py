@@ -70,8 +70,8 @@ def is_for(model: Any, question: str, where: Where, columns: Any) -> bool:
 
 def answer(model: Any, question: str, where: Where, columns: Any, made: Callable[[reading.Table, Any], Any]) -> None:
     """Ask about a block of rows, write its answer, go on."""
-    from gpbae import progress
     from gpbae.cli import pieces
+    from gpbae.processes import progress
 
     rows, total, done, began = model.rows_per_block(question), pieces.num_rows(where.data), 0, time.monotonic()
     waiting: list[reading.Table] = []

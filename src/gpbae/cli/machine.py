@@ -45,8 +45,10 @@ def bench(
 ) -> None:
     """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products; then how
     step time and memory grow with rows, inducing inputs, latents, cells, batch, chains and groups."""
-    from gpbae import bench as speed
-    from gpbae import devices, growth, storage
+    from gpbae.processes import devices
+    from gpbae.saving import storage
+    from gpbae.speed import bench as speed
+    from gpbae.speed import growth
 
     devices.use_cores()
     storage.make_folder(out)

@@ -18,7 +18,7 @@ def merge(
     out: options.Out,
 ) -> None:
     """Make one model of runs of one configuration and table that differ in their seed: their chains, side by side."""
-    from gpbae import merging
+    from gpbae.saving import merging
 
     model = merging.write(runs, out)
     terminal.say(f"{model.num_chains_} chains of {len(runs)} runs.")

@@ -30,7 +30,7 @@ def before_fit(estimator: Any, y: Any) -> Iterator[str]:
 
 
 def _logarithms(estimator: Any, y: Any) -> list[str]:
-    from gpbae import choice, tables, transforms
+    from gpbae.tabular import choice, tables, transforms
 
     seen = tables.observations(y)
     kinds = choice.choose(estimator.likelihood, seen)[0].kinds(seen.values.shape[1])

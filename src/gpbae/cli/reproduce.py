@@ -45,8 +45,8 @@ def reproduce(
     """Run an experiment of the paper: a table beside the paper's numbers, results.json, figures and report.html."""
     if budget not in (*BUDGETS, *HIDDEN_BUDGETS):
         raise typer.BadParameter(f"expected {' or '.join(BUDGETS)}; got {budget!r}.", param_hint="--budget")
-    from gpbae import devices
     from gpbae.experiments import catalogue, runner, summary
+    from gpbae.processes import devices
 
     devices.use_cores()
     chosen = list(catalogue.EXPERIMENTS.values()) if name.value == ALL else [catalogue.EXPERIMENTS[name.value]]

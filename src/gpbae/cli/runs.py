@@ -14,7 +14,7 @@ from gpbae.errors import InputError, Interrupted
 
 def begin(columns: Any, run: Path) -> None:
     """Keep how the table was read, unless a fit has been here."""
-    from gpbae import runfolder, storage
+    from gpbae.saving import runfolder, storage
 
     if not runfolder.has_table(run):
         storage.write(run / runfolder.COLUMNS, columns.to_json())
@@ -23,7 +23,7 @@ def begin(columns: Any, run: Path) -> None:
 @contextlib.contextmanager
 def stoppable(words: str | None = None) -> Iterator[None]:
     """Stopped by a signal, the exit code is 128 and the signal's number, as shells have it; words say how to go on."""
-    from gpbae import watch
+    from gpbae.processes import watch
 
     watch.process_is_ours = True
     try:
@@ -37,8 +37,8 @@ def stoppable(words: str | None = None) -> Iterator[None]:
 
 def take_place(distributed: bool, row_shards: int) -> bool:
     """Join the other processes, or count the cores of this machine; whether this process is the one that speaks."""
-    from gpbae import devices
-    from gpbae import distributed as processes
+    from gpbae.processes import devices
+    from gpbae.processes import distributed as processes
 
     if distributed:
         processes.initialise(row_shards=row_shards)
@@ -57,7 +57,8 @@ def sample(
     estimator: Any, data: Sequence[Any], run: Path, quiet: bool = False, log: Callable[[dict], None] | None = None
 ) -> None:
     """Fit x, y and groups in a folder, telling the news and, at the end, what to be careful about."""
-    from gpbae import progress, runfolder
+    from gpbae.processes import progress
+    from gpbae.saving import runfolder
 
     wanted = estimator.progress
     try:
@@ -73,7 +74,7 @@ def sample(
 
 def load(run: Path) -> tuple[Any, Any]:
     """The model of a run and the roles of its columns."""
-    from gpbae import io
+    from gpbae.saving import io
 
     read_as = columns(run)
     folder = run if (run / io.MANIFEST).exists() else run / "model"
@@ -84,8 +85,8 @@ def load(run: Path) -> tuple[Any, Any]:
 
 def columns(run: Path) -> Any:
     """The roles of the columns of a run."""
-    from gpbae import runfolder
     from gpbae.cli import roles
+    from gpbae.saving import runfolder
 
     content = runfolder.columns(run)
     if content is None:
@@ -101,7 +102,7 @@ def columns(run: Path) -> Any:
 
 def _no_run(folder: Path) -> str:
     """What a folder holds instead of a run, and what to do."""
-    from gpbae import runfolder, storage
+    from gpbae.saving import runfolder, storage
 
     inside = sorted(file.parent.name for file in folder.glob(f"*/{runfolder.COLUMNS}"))
     if (folder / storage.MANIFEST).exists():

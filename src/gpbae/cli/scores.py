@@ -61,7 +61,7 @@ class Asked(NamedTuple):
 @contextlib.contextmanager
 def wished(hidden: Hidden, out: Path) -> Iterator[None]:
     """Keep what is asked for while a fit goes on that may be stopped; a fit that is refused has asked for nothing."""
-    from gpbae import storage
+    from gpbae.saving import storage
 
     if not hidden.ways:
         yield
@@ -77,7 +77,7 @@ def wished(hidden: Hidden, out: Path) -> Iterator[None]:
 
 def open_wish(out: Path) -> Hidden | None:
     """What was asked for and has no scores yet, or None."""
-    from gpbae import storage
+    from gpbae.saving import storage
 
     file = out / FOLDER / WISH
     if not file.exists():
@@ -90,7 +90,7 @@ def open_wish(out: Path) -> Hidden | None:
 
 def check(table: Table, hidden: Hidden) -> None:
     """Refuse to hide what cannot be hidden, before the work."""
-    from gpbae import tables
+    from gpbae.tabular import tables
 
     if not hidden.ways:
         return
@@ -105,7 +105,8 @@ def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable
     """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
     import pandas as pd
 
-    from gpbae import progress, storage
+    from gpbae.processes import progress
+    from gpbae.saving import storage
 
     rows, frames = [], []
     stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {out}`."
@@ -123,8 +124,10 @@ def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable
 
 def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
     """What one way of hiding gives, from its file if it has been found before."""
-    from gpbae import evaluation, progress, storage
     from gpbae.cli import arguments
+    from gpbae.processes import progress
+    from gpbae.saving import storage
+    from gpbae.scoring import evaluation
 
     storage.make_folder(folder)
     holdout = _holdout(way, hidden, asked.y, asked.columns)
@@ -143,7 +146,8 @@ def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet
 
 
 def _known(file: Path, model: str) -> Any:
-    from gpbae import evaluation, storage
+    from gpbae.saving import storage
+    from gpbae.scoring import evaluation
 
     try:
         return evaluation.Evaluation.of_rows(model, json.loads(storage.read(file.parent, file.name)))
@@ -153,7 +157,8 @@ def _known(file: Path, model: str) -> Any:
 
 def _name(asked: Asked, way: str, holdout: Any, given: list[str]) -> str:
     """Of a folder for this model, this table and these hidden cells."""
-    from gpbae import __version__, settings
+    from gpbae import __version__
+    from gpbae.saving import settings
 
     silent = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": False}))
     config = settings.text(silent, asked.x, asked.y)
@@ -164,8 +169,8 @@ def _name(asked: Asked, way: str, holdout: Any, given: list[str]) -> str:
 
 def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
     """A way of hiding as the library takes it."""
-    from gpbae import evaluation
     from gpbae.cli import roles
+    from gpbae.scoring import evaluation
 
     how, start = way, ""
     if way.startswith("column:"):
@@ -175,7 +180,7 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 
 def _show(found: Any, way: str) -> None:
-    from gpbae import evaluation
+    from gpbae.scoring import evaluation
 
     overall = found.overall()
     rows = [(method, *(float(line[name]) for name in SHOWN)) for method, line in overall.iterrows()]

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpbae import glossary
+from gpbae.scoring import glossary
 
 WIDTH_ELSEWHERE = 140
 """Columns where there is no terminal to ask: a file or a pipe folds nothing."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from gpbae import metrics
 from gpbae.experiments.experiment import LEVEL, Problem, Sampled
+from gpbae.scoring import metrics
 
 # Budgets of the two tables.
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import metrics
 from gpbae.data.tables import jura, score_jura
 from gpbae.experiments import shared_plots
 from gpbae.experiments.cells import BASELINE_BUDGETS, BUDGETS, EXCEPTIONS, TRANSFORMS, hidden_cells, hide
 from gpbae.experiments.experiment import Experiment, Metric, Plot, Problem, Run, Scores, models
 from gpbae.kernels import Matern32
 from gpbae.networks import MLP
+from gpbae.scoring import metrics
 
 # Settings: change a number here and nowhere else.
 

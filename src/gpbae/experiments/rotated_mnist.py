@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import metrics
 from gpbae.data.digits import Views, rotated_mnist
 from gpbae.experiments import shared_plots
 from gpbae.experiments.cells import followed
@@ -13,6 +12,7 @@ from gpbae.experiments.experiment import LEVEL, Experiment, Metric, Plot, Proble
 from gpbae.kernels import RBF, AbstractKernel, Constant, Embed, Linear, Periodic, Select
 from gpbae.likelihoods import Gaussian
 from gpbae.networks import Conv, Steerable
+from gpbae.scoring import metrics
 
 # Settings: change a number here and nowhere else.
 

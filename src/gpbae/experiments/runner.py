@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import diagnostics, storage
+from gpbae.answering import diagnostics
 from gpbae.experiments.experiment import Experiment, Run, Sampled, Scores
+from gpbae.saving import storage
 
 NUM_KEPT_TRACES = 8
 

@@ -5,7 +5,7 @@
     Embed(Periodic(period=360.0).on(0) * Linear().on(1, 2, 3), column=1, num_labels=400, dim=3)
 
 Leaves whose name starts with `log_`, and learned `vectors`, are sampled; every other array is a constant.
-To add a kernel, write `__call__` on two points and a row in tests/test_kernels.py; the fast forms are optional.
+To add a kernel, write `__call__` on two points and a row in tests/density/test_kernels.py; the fast forms are optional.
 """
 
 from gpbae.kernels.base import (

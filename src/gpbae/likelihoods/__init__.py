@@ -6,7 +6,7 @@
     Mixed({"age": StudentT(), "sex": Categorical()}, default="auto")                            one for each column
 
 Leaves whose name starts with `log_` are sampled where they are learned; every other array is a constant.
-To add one, write the abstract methods of `base.AbstractLikelihood` and a row in tests/test_likelihoods.py.
+To add one, write the abstract methods of `base.AbstractLikelihood` and a row in tests/density/test_likelihoods.py.
 """
 
 from gpbae.likelihoods.base import AbstractLikelihood, Kind, hyper_log_prior

@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Key
 
-import gpbae.runtime  # noqa: F401  (float64 before the first array)
+import gpbae.processes.runtime  # noqa: F401  (float64 before the first array)
 
 Cells = Float[Array, "*rows P"]
 Mask = Bool[Array, "*rows P"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PyTree
 
-import gpbae.runtime  # noqa: F401  (float64 before the first array)
+import gpbae.processes.runtime  # noqa: F401  (float64 before the first array)
 
 NETWORK_DTYPE = jnp.float32
 

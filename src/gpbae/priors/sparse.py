@@ -7,10 +7,10 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int
 
 from gpbae import gp
-from gpbae.inducing import AbstractInducingPrior
 from gpbae.linalg import cholesky
 from gpbae.priors import hyper as hyperparameters
 from gpbae.priors.base import GUESS_VARIANCE, AbstractLatentPrior, AbstractLaw, Latents, Marginals
+from gpbae.priors.inducing import AbstractInducingPrior
 
 
 class SparseLaw(AbstractLaw):

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpbae.evaluation import IMPOSSIBLE, remarks, with_infinity
 from gpbae.overview import coverages
 from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
 from gpbae.report.page import Chart, Section, Table
 from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell, count
+from gpbae.scoring.evaluation import IMPOSSIBLE, remarks, with_infinity
 
 ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "

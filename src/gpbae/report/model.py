@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gpbae import __version__, choice
+from gpbae import __version__
 from gpbae.overview import Overview
 from gpbae.priors import SparsePrior
 from gpbae.report import belief, found
 from gpbae.report.page import Section, Table, html
 from gpbae.report.subject import Subject, cell, count
-from gpbae.transforms import Log
+from gpbae.tabular import choice
+from gpbae.tabular.transforms import Log
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "scipy", "pandas")
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gpbae import __version__, glossary
+from gpbae import __version__
 from gpbae.report.trust import Check, worst
+from gpbae.scoring import glossary
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
-from gpbae.diagnostics import (
+from gpbae.answering.diagnostics import (
     LARGEST_RHAT,
     LARGEST_SINGLE_RHAT,
     NUM_ERRORS,

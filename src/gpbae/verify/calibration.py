@@ -9,14 +9,15 @@ import numpy as np
 import scipy.stats
 from jaxtyping import Array, Bool, Float
 
-from gpbae import inference, networks, run, sghmc, start, starting
+from gpbae import networks
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import Table
 from gpbae.errors import GpbaeError
 from gpbae.estimators import BAE, SGPBAE
 from gpbae.likelihoods import Gaussian
 from gpbae.priors import Query
-from gpbae.stiffness import measured
+from gpbae.sampling import inference, run, sghmc, start, starting
+from gpbae.sampling.batches import Table
+from gpbae.sampling.stiffness import measured
 from gpbae.verify.oracle import functionals
 from gpbae.verify.worlds import Numbers, full_batch, small_model
 

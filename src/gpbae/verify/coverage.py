@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from gpbae import run
 from gpbae.estimators import BAE, SGPBAE
+from gpbae.sampling import run
 from gpbae.verify.calibration import Simulated, simulate
 from gpbae.verify.worlds import Numbers, full_batch
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import RowBatch, Selection
 from gpbae.estimators import DSGPBAE, SGPBAE
 from gpbae.kernels import RBF
 from gpbae.priors import Batch, FullPrior, Hyper, NormalPrior
+from gpbae.sampling.batches import RowBatch, Selection
 from gpbae.verify.worlds import Numbers, full_batch, prepared
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.optimize
 from jax.flatten_util import ravel_pytree
 
-from gpbae import networks, sghmc
+from gpbae import networks
+from gpbae.sampling import sghmc
 from gpbae.verify.worlds import Numbers, full_batch, small_model, small_table
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import Table
+from gpbae.sampling.batches import Table
 from gpbae.verify.worlds import Numbers, full_batch, small_model, small_table
 
 

@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import networks, sghmc
+from gpbae import networks
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.batches import FullBatch, Table
 from gpbae.estimators import BAE, SGPBAE
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 from gpbae.priors import Batch
-from gpbae.starting import start_chain
+from gpbae.sampling import sghmc
+from gpbae.sampling.batches import FullBatch, Table
+from gpbae.sampling.starting import start_chain
 
 Numbers = dict[str, float]
 

@@ -1,0 +1,47 @@
+"""Is every chain still made of numbers, and if not, which term or variable went first?"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from gpbae.sampling.inference import Chain, Report
+
+
+def total(terms: dict[str, Array]) -> np.ndarray:
+    return np.sum([np.asarray(t) for t in terms.values()], axis=0)
+
+
+def finite_chains(chains: Chain, report: Report) -> np.ndarray:
+    """Chain by chain: the energy along the block, and every variable at its end, are numbers."""
+    leaves = jax.tree.leaves((chains.sampler.position, chains.values, chains.encoder))
+    sound = [np.isfinite(np.asarray(a)).reshape(a.shape[0], -1).all(axis=1) for a in leaves]
+    return np.isfinite(total(report.terms)) & np.all(sound, axis=0)
+
+
+def culprits_of(chains: Chain, report: Report, broken: np.ndarray) -> str:
+    """Terms of the log joint and variables that are not finite in broken chains, terms that are infinite first: what
+    follows an infinity is NaN."""
+    values = {name: np.asarray(term)[broken] for name, term in report.terms.items()}
+    bad = {name: term for name, term in values.items() if not np.isfinite(term).all()}
+    terms = sorted(bad, key=lambda name: not np.isinf(bad[name]).any())
+    named, _ = jax.tree_util.tree_flatten_with_path(chains.sampler.position)
+    variables = [_plain(path) for path, a in named if not np.isfinite(np.asarray(a)[broken]).all()]
+    parts = [f"the {kind} {', '.join(names[:4])}{' and others' if len(names) > 4 else ''}"
+             for kind, names in (("terms", terms), ("variables", variables)) if names]  # fmt: skip
+    return " and ".join(parts) or "the encoder's weights"
+
+
+def _plain(path) -> str:
+    names = [str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", "")))) for k in path]
+    return "latents" if names[0] == "local" else ".".join(names)
+
+
+def keep_sound(old: Chain, new: Chain, healthy: np.ndarray) -> Chain:
+    """New chains where they are sound, the last good state elsewhere."""
+    flags = jnp.asarray(healthy)
+
+    def pick(a, b):
+        return jnp.where(flags.reshape(-1, *(1,) * (b.ndim - 1)), b, a)
+
+    return jax.tree.map(pick, old._replace(key=None), new._replace(key=None))._replace(key=new.key)

@@ -1,0 +1,99 @@
+"""Fit a table that stays on disk: what must be chosen from the data is chosen from a sample, the chains see all of it.
+
+Latents are amortised.  A row of ten million is seen by 36 000 steps of 256 rows less than once, so that a latent kept
+for it would hardly have moved from where it was born; born from the encoder at every sweep it gets K steps.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gpbae.errors import InputError
+from gpbae.likelihoods import AbstractLikelihood
+from gpbae.priors import SeededPrior
+from gpbae.sampling.batches import StreamBatch
+from gpbae.tabular import tables
+from gpbae.tabular.ondisk import Feed, OnDisk, Rows
+
+SAMPLE = 10_000
+BATCH = 256
+
+
+def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
+    """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
+    _check(estimator, x, y)
+    labels = _groups(groups, len(y))
+    chosen = _sample(labels, len(y), estimator.seed)
+    some_x = None if x is None else _rows(x, chosen)
+    sample = (some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
+    if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
+        raise InputError(
+            f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
+        )
+    batch_size = min(estimator.batch_size or BATCH, len(chosen), len(y))
+    batching = StreamBatch(batch_size, len(y))
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False)
+    model = dataclasses.replace(model, values_are_local=False)
+    slots = tables.find_labels(labels.labels, estimator.groups_).astype(np.int32)
+
+    def gather(numbers: np.ndarray) -> Rows:
+        values = y.rows(numbers).reshape(*numbers.shape, -1)
+        mask = ~np.isnan(values)
+        _refuse_impossible(values, mask, model.likelihood, estimator.frame_)
+        scaled = np.where(mask, estimator.scaler_.forward(values), 0.0)
+        inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
+        inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
+        return Rows(inputs, scaled, mask, slots[labels.codes[numbers]])
+
+    feed = Feed(gather, len(y), batch_size, estimator.num_chains, estimator.seed)
+    try:
+        with estimator._keeping(run_dir, *sample, rows_on_disk=len(y)) as keeper:
+            estimator._sample(model, plan, table, decoder_of, encoder_of, latents, keeper, feed)
+            keeper.finish(estimator)
+    finally:
+        feed.close()
+    return estimator
+
+
+def _check(estimator: Any, x: Any, y: OnDisk) -> None:
+    if estimator.latents == "persistent":
+        raise InputError("Latents of rows on disk are amortised; pass latents='auto', or an array to keep them.")
+    if x is not None and len(x) != len(y):
+        raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
+
+
+def _groups(groups: Any, num_rows: int) -> tables.Groups:
+    """Labels of the rows; without any, one label for all of them and no memory."""
+    if groups is not None:
+        return tables.group_codes(groups, num_rows)
+    one = tables.group_codes(None, 1)
+    return one._replace(codes=np.broadcast_to(one.codes, num_rows))
+
+
+def _sample(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
+    """Random rows, and one of every group, in the order of the file."""
+    rng = np.random.default_rng([seed, 7])
+    chosen = rng.choice(num_rows, min(SAMPLE, num_rows), replace=False)
+    first = np.unique(labels.codes, return_index=True)[1] if len(labels.labels) > 1 else np.zeros(1, int)
+    return np.unique(np.concatenate([chosen, first]))
+
+
+def _rows(x: Any, numbers: np.ndarray) -> np.ndarray:
+    return x.rows(numbers) if isinstance(x, OnDisk) else np.asarray(x)[numbers]
+
+
+def _is_blind(estimator: Any) -> bool:
+    """Models without inputs forget them."""
+    return not hasattr(estimator, "kernel")
+
+
+def _refuse_impossible(
+    values: np.ndarray, mask: np.ndarray, likelihood: AbstractLikelihood, frame: tables.Frame
+) -> None:
+    """Rows outside the sample, by which the likelihood was chosen, are seen here for the first time."""
+    if np.isinf(values).any():
+        raise InputError("y must be finite or NaN; got an infinity on disk. Mark it as NaN.")
+    flat = (-1, values.shape[-1])
+    likelihood.check(values.reshape(flat), mask.reshape(flat), tuple(frame.names()))

@@ -1,0 +1,134 @@
+"""How stiff the energy is, and how noisy its gradient: what coordinate scales and step sizes are made of."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PyTree
+
+from gpbae.autoencoder import Autoencoder, Position
+from gpbae.processes import distributed
+from gpbae.sampling import inference, refreshing, sghmc
+from gpbae.sampling.batches import Table
+from gpbae.sampling.inference import Chain, Plan, take
+
+NUM_NOISE_BATCHES = 32
+FINITE_DIFFERENCE = 1e-3
+# A few dozen gradients in a whole run, so compiling fast is worth more than running fast.
+QUICKLY_COMPILED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+class Stiffness(NamedTuple):
+    """Largest preconditioned curvature, coordinate scales, gradient noise and its ratio to the injected noise."""
+
+    curvature: Array
+    scale: Position
+    noise: Position | None
+    noise_ratio: Array | None
+
+
+def measured(
+    model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, settings: sghmc.Settings,
+    starting: Array,
+) -> Stiffness:  # fmt: skip
+    """How stiff the energy is around each chain, for the step size; `starting` also measures scales.
+
+    Of the settings only friction and temperature matter, for gradient noise in units of injected noise.
+    """
+    return inference.over_chains(lambda c: _measure_chain(model, plan, table, static, c, settings, starting))(chains)
+
+
+measure = distributed.together(eqx.filter_jit(measured, compiler_options=QUICKLY_COMPILED))
+
+
+def _measure_chain(model, plan, table, static, chain, settings, starting):
+    key_rows, key_birth, key_probe, key_power, key_noise = jax.random.split(
+        jax.random.fold_in(chain.key, chain.sweep + 2**29), 5
+    )
+    selection = plan.batching.select(key_rows, table)
+    batch = plan.batching.batch(table, selection)
+    state = chain.sampler
+    if plan.amortised:
+        newborn = inference.newborn(model, eqx.combine(chain.encoder, static), state.position.shared, batch, key_birth)
+        state = state._replace(position=state.position._replace(local=newborn))
+    part = take(state, selection, plan)
+
+    def product(direction):
+        return _hessian_product(lambda p: model.gradient(p, batch)[0], part.position, direction)
+
+    def rescaled():
+        return sghmc.init(part.position, sghmc.curvature_scale(key_probe, product, part.position, part.scale))
+
+    part = jax.lax.cond(starting, rescaled, lambda: part)
+    curvature = sghmc.largest_curvature(key_power, product, hold_refreshed(part, plan))
+    if plan.batching.is_exact:
+        return Stiffness(curvature, part.scale, None, None)
+    noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
+    moving = hold_refreshed(part, plan).scale.shared
+    ratio = sghmc.noise_ratio(noise.shared, moving, part.preconditioner.shared, settings)
+    if not plan.batching.values_are_local:
+        values = sghmc.noise_ratio(noise.values, part.scale.values, part.preconditioner.values, settings)
+        ratio = jnp.maximum(ratio, values)
+    return Stiffness(curvature, _spread(part.scale, state.scale, plan), noise, ratio)
+
+
+def hold_refreshed(state: sghmc.State, plan: Plan) -> sghmc.State:
+    """A scale of zero keeps from the sampler what refreshing moves."""
+    if not plan.refresh:
+        return state
+    prior = state.scale.shared["prior"]
+    held = jax.tree.map(jnp.zeros_like, refreshing.held(prior, plan.weaves))
+    return state._replace(scale=state.scale._replace(shared={**state.scale.shared, "prior": {**prior, **held}}))
+
+
+def _hessian_product(gradient, position: Position, direction: Position) -> Position:
+    """H u by central differences of the gradient, which is what the block compiles anyway; exact products would
+    take several times as long to compile and the step size needs two digits."""
+    size = jnp.sqrt(jnp.maximum(sum(jnp.mean(u.astype(jnp.float64) ** 2) for u in jax.tree.leaves(direction)), 1e-30))
+    h = FINITE_DIFFERENCE / size
+
+    both = jax.lax.map(
+        lambda e: gradient(jax.tree.map(lambda p, u: p + e.astype(p.dtype) * u, position, direction)),
+        jnp.stack([h, -h]),
+    )
+    return jax.tree.map(lambda g: (g[0] - g[1]) / (2 * h).astype(g.dtype), both)
+
+
+def _spread(part: Position, whole: Position, plan: Plan) -> Position:
+    """Scales measured on a batch, for all rows: each channel gets the batch's mean."""
+    widen = lambda a, b: jnp.broadcast_to(jnp.mean(a, axis=0, keepdims=True), b.shape)  # noqa: E731
+    values = jax.tree.map(widen, part.values, whole.values) if plan.batching.values_are_local else part.values
+    return Position(part.shared, values, jax.tree.map(widen, part.local, whole.local))
+
+
+def _gradient_noise(model, plan, table, encoder, state, key):
+    """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
+
+    Amortised latents stay K steps with one batch, so the noise repeats: over times longer than a sweep it acts like
+    independent noise of K times the variance.
+    """
+
+    def one(k):
+        key_rows, key_birth = jax.random.split(k)
+        selection = plan.batching.select(key_rows, table)
+        batch = plan.batching.batch(table, selection)
+        part = take(state, selection, plan).position
+        if plan.amortised:
+            part = part._replace(local=inference.newborn(model, encoder, part.shared, batch, key_birth))
+        return model.gradient(part, batch)[0]
+
+    zeros = jax.tree.map(jnp.zeros_like, state.position._replace(local=state.preconditioner.local))
+    count = NUM_NOISE_BATCHES
+
+    def add(sums, index):
+        g = one(jax.random.fold_in(key, index))
+        pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
+        g = pick(g)
+        return (jax.tree.map(jnp.add, sums[0], g), jax.tree.map(lambda s, a: s + a**2, sums[1], g)), None
+
+    start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
+    (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
+    repeats = plan.sampler_steps if plan.amortised else 1
+    variance = jax.tree.map(lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total)
+    return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)

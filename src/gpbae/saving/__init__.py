@@ -1,0 +1,1 @@
+"""Models and runs as folders: written at once or not at all, never executed, merged and continued."""

@@ -1,0 +1,1 @@
+"""How good are the answers: scores, hidden cells, and simple rivals on the same cells."""

@@ -1,0 +1,49 @@
+"""What a run shows of itself: how far it is, in sweeps and draws, and how long it will take."""
+
+import pytest
+
+from gpbae.processes import progress
+from gpbae.scoring import glossary
+
+SHOWN = {
+    "warming up, sweep 24 of 60": {"phase": "warm-up", "done": 12, "total": 30, "sweep": 24, "sweeps": 110},
+    "sampling, draw 5 of 25": {"phase": "sampling", "done": 5, "total": 25, "sweep": 70, "sweeps": 110},
+    "finding a place to start": {"phase": "map", "done": 1, "total": 1},
+    "simple rival: column mean": {"phase": "rivals", "rival": "column mean"},
+    "row 2000 of 9000": {"phase": "rows", "done": 2000, "total": 9000},
+}
+
+
+@pytest.mark.parametrize("words", SHOWN)
+def test_progress_is_told_in_sweeps_and_draws(words):
+    assert progress._words(SHOWN[words]) == words
+
+
+def test_the_time_left_is_that_of_the_whole_run(monkeypatch):
+    """Two seconds a sweep, but for one block with which something was compiled; then 80 of 100 are left."""
+    pace, clock = progress._Pace(), iter([100.0, 104.0, 200.0, 204.0, 208.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    warm = {"phase": "warm-up", "done": 5, "total": 10, "sweeps": 100}
+    assert [pace.left(warm | {"sweep": sweep}) for sweep in (12, 14, 16)] == ["", "", ""]
+    assert pace.left({"phase": "compiling"}) == ""
+    assert pace.left(warm | {"sweep": 18}) == "about 2 min 44 s left"
+    assert pace.left(warm | {"phase": "sampling", "sweep": 20}) == "about 2 min 40 s left"
+
+
+def test_lines_stand_where_there_is_no_terminal(capsys):
+    with progress.display("SGPBAE", True) as show:
+        show({"phase": "sampling", "done": 25, "total": 25, "sweep": 110, "sweeps": 110, "seconds": 75.2})
+    assert capsys.readouterr().err == "SGPBAE: sampling, draw 25 of 25 [1 min 15 s]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("mae; smse; coverage90", ["MAE", "SMSE", "coverage (in 90 %)"]), ("r hat; ess", ["R-hat", "ESS"]),
+     ("kinetic_temperature", ["kinetic temperature"]), ("the mean of all columns", [])],
+)  # fmt: skip
+def test_words_of_scores_and_diagnostics_are_explained_where_they_stand(text, words):
+    assert list(glossary.meanings(text)) == words
+
+
+def test_before_anything_is_heard_no_phase_is_named():
+    assert progress._Lines("fit").phase not in progress.WORDS

@@ -1,0 +1,315 @@
+"""Pages: whole in one file, safe with any text, saying what was found; and so they look in a browser."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import runs
+from browser import Browser
+from gpbae import SGPBAE, overview, plots, report
+from gpbae.answering import diagnostics
+from gpbae.cli import dates, roles
+from gpbae.experiments import ball
+from gpbae.report import page, trust
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    """What a run of the demo could have found, without running it."""
+    rng = np.random.default_rng(0)
+    settings = ball.Settings(num_videos=4, num_test_videos=5, num_frames=12)
+    truth = ball.moving_ball(5, 12, seed=3).paths.reshape(5, 12, 2)
+    return ball.Outcome(
+        settings, 0, truth, (_answer("SGP-BAE", truth, 0.1, rng), _answer("BAE", truth, 0.6, rng)), 12.0
+    )
+
+
+def _answer(name, truth, sd, rng):
+    lengthscale = rng.normal(2, 0.1, (2, 20)) if name == "SGP-BAE" else None
+    metrics = {"rmse": sd, "rmse_frame": sd * 2**0.5, "lengthscale": 2.0, "lengthscale_lower": 1.8,
+               "lengthscale_upper": 2.2}  # fmt: skip
+    log_joint = rng.standard_normal((30, 2)).cumsum(axis=0) * 100 - 5e5
+    paths = truth + sd * rng.standard_normal((40, *truth.shape))
+    temperatures = {"decoder": (1.01, 0.01), "latents": (0.99, 0.02)}
+    return ball.Answer(name, metrics, 5.0, paths, temperatures, log_joint, lengthscale, ("Something <b>odd</b>.",))
+
+
+@pytest.fixture(scope="module")
+def written(outcome, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    ball.write(outcome, folder)
+    return folder
+
+
+def test_results_are_rows_by_model(written):
+    rows = json.loads((written / "results.json").read_text())
+    assert [row["model"] for row in rows] == ["SGP-BAE", "BAE"]
+    assert all(set(row) == {"experiment", "model", "seed", "metrics", "seconds"} for row in rows)
+    assert rows[0]["metrics"]["rmse"] == 0.1
+
+
+def asks_the_network(text):
+    """Addresses a page might open: all but the names of XML dialects, and anything that is not inside the file."""
+    addresses = {a for a in re.findall(r"https?://[^\"'`\s<>\\)]+", text) if "www.w3.org" not in a}
+    outside = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    return addresses | set(re.findall(r"<link|<iframe|<script|src=\"(?!data:)", outside))
+
+
+def test_page_asks_nothing_of_the_network(written):
+    assert not asks_the_network((written / "index.html").read_text())
+
+
+def test_page_holds_pictures_charts_and_findings(written):
+    text = (written / "index.html").read_text()
+    assert text.count("data:image/png;base64,") == 2
+    assert text.count('class="chart"') == 4
+    assert "error of 0.10 per coordinate, BAE of 0.60" in text
+    assert 'name="viewport"' in text
+
+
+def test_text_is_escaped(written):
+    text = (written / "index.html").read_text()
+    assert "Something &lt;b&gt;odd&lt;/b&gt;." in text
+
+
+def test_specs_cannot_close_their_script():
+    import altair as alt
+
+    chart = alt.Chart(alt.Data(values=[{"a": "</script><b>"}])).mark_point().encode(x="a:N")
+    text = page.html("t", "l", [page.Section("s", charts=[page.Chart("c", chart, "words")])])
+    assert text.count("</script>") == 3  # the chart's numbers, the library, the loader
+    assert '<script type="application/json" id="spec-c">' in text
+
+
+def test_page_without_charts_carries_no_script():
+    text = page.html("Title & co", "lead", [page.Section("s", ["words"], [page.Table(("a",), [("1 < 2",)])])])
+    assert "<script" not in text and "Title &amp; co" in text and "1 &lt; 2" in text
+
+
+def test_align_recovers_an_affine_map():
+    rng = np.random.default_rng(1)
+    z = rng.standard_normal((50, 2))
+    truth = z @ np.array([[1.0, 2.0], [-0.5, 1.0]]) + np.array([3.0, -1.0])
+    np.testing.assert_allclose(ball.align(z, truth, z[None])[0], truth, atol=1e-10)
+
+
+HOSTILE = ('<img src=x onerror="window.hacked=1">', "</script><script>window.hacked=2</script>", "cost in $ and $")
+SECTIONS = ["Is it to be trusted?", "What was fitted", "Data and gaps", "Gaps filled", "Latent functions",
+            "Lengthscales and inducing inputs", "Calibration", "Scores on hidden cells", "Traces and diagnostics",
+            "Configuration and versions"]  # fmt: skip
+EVALUATION = [
+    {"experiment": "blocks", "model": model, "column": "all", "seconds": 1.0, "pit": [1] * 10,
+     "metrics": {"mae": 0.5, "coverage50": 0.5, "coverage90": 0.875, "cells": 10}} for model in ("SGPBAE", "mean")
+]  # fmt: skip
+
+
+X = pd.DataFrame(runs.X, columns=["time <i>"])
+Y = pd.DataFrame(runs.Y, columns=HOSTILE)
+GROUPS = [f"<b>{name}</b>" for name in runs.GROUPS]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Two chains over four short series, with names that would like to be code."""
+    return SGPBAE(**runs.QUICK | dict(num_inducing=3, num_chains=2, progress=False)).fit(X, Y, GROUPS)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Images over two inputs: pictures and maps."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(10, 2)), rng.standard_normal((10, 8, 8))
+    y[2], y[5, :3] = np.nan, np.nan
+    return SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False)).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def pages(model, images, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "table.html").write_text(report.model_page(model, evaluation=EVALUATION), encoding="utf-8")
+    images.report(folder / "images.html")
+    (folder / "dates.html").write_text(report.model_page(model, READ), encoding="utf-8")
+    return folder
+
+
+NOON = dates.Dates("2004-03-28T00:30:00+00:00", "h", aware=True)
+READ = roles.Columns(("time <i>",), HOSTILE, "g", {"time <i>": NOON})
+
+
+def test_inputs_that_were_dates_are_shown_as_dates(model):
+    text = report.model_page(model, READ)
+    body = html.unescape(re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL))
+    assert "time <i> (hours since 2004-03-28 00:30 UTC)" in body and "RBF.lengthscale (hours)" in body
+    assert "row 0, group <b>a</b>, time <i>=2004-03-28 00:30 UTC]" in body
+    specs = dict(re.findall(r'id="spec-(.*?)">(.*?)</script>', text, flags=re.DOTALL))
+    for name in ("fans", "latents", "inducing"):
+        assert '"2004-03-28T0' in specs[name] and '"type": "utc"' in specs[name], name
+        assert '"format": "%d %b %H:%M"' in specs[name], name
+
+
+def test_words_of_the_page_are_explained(pages):
+    text = (pages / "table.html").read_text()
+    assert '<abbr title="mean absolute error; 0 is perfect">MAE</abbr>' in text
+    for word in ("R-hat", "kinetic temperature", "ESS", "PIT"):
+        assert f"<dt>{word}</dt>" in text
+
+
+def titles(text):
+    body = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    return [html.unescape(title) for title in re.findall(r"<h2>(.*?)</h2>", body)]
+
+
+def test_what_was_fitted_names_the_logarithms_and_counts_the_inducing_inputs():
+    model = SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False, transform={"b": "log"}))
+    model.fit(X, pd.DataFrame(np.exp(runs.Y[:, :2]), columns=["a", "b"]), GROUPS)
+    words = " ".join(re.sub("<[^>]+>", " ", report.model_page(model)).split())
+    assert "inducing inputs 3 " in words and "logarithms of b " in words
+
+
+def test_recalled_rows_are_imputed_rows(model):
+    cells, latents = model.recall([3, 0, 7])
+    np.testing.assert_array_equal(cells.mean, model.impute(X, Y, GROUPS).mean.iloc[[3, 0, 7]])
+    np.testing.assert_array_equal(latents.mean, model.encode(X, Y, GROUPS).mean.iloc[[3, 0, 7]])
+
+
+def test_every_section_is_there(pages):
+    assert titles((pages / "table.html").read_text()) == SECTIONS
+    found = titles((pages / "images.html").read_text())
+    assert {"Images, filled and generated", "Maps"} <= set(found) and "Scores on hidden cells" not in found
+
+
+@pytest.mark.parametrize("name", ["table", "images"])
+def test_model_page_is_whole_and_small(pages, name):
+    text = (pages / f"{name}.html").read_text()
+    assert not asks_the_network(text)
+    assert len(text.encode()) < 5_000_000
+    for script in re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert digest in html.unescape(text[: text.index("<title>")])
+
+
+def test_images_and_maps_are_drawn(images, tmp_path):
+    for name, draw in (("images", plots.images), ("maps", plots.maps), ("places", plots.hyperparameters)):
+        draw(images).savefig(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_calibration_says_whether_cells_were_hidden(model, pages):
+    assert "Cells hidden from the fit" in (pages / "table.html").read_text()
+    assert "In-sample" in (pages / "images.html").read_text()
+
+
+def test_coverage_of_uniform_pit_is_its_level():
+    levels = np.linspace(0, 1, 11)
+    pit = (np.arange(1000) + 0.5) / 1000
+    np.testing.assert_allclose(overview.coverages(pit, levels), levels, atol=1e-3)
+    np.testing.assert_allclose(overview.coverages(np.full(5, 0.5), levels), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kinetic", "r_hat", "ess", "light"),
+    [(1.0, 1.0, 100, "green"), (1.0, 1.2, 100, "amber"), (1.5, 1.0, 100, "red"), (0.5, 1.0, 100, "red"),
+     (1.0, 2.0, 100, "red"), (1.0, 1.0, 5, "red"), (1.1, 1.0, 100, "amber")],
+)  # fmt: skip
+def test_lights_follow_the_numbers(model, kinetic, r_hat, ess, light):
+    nan = float("nan")
+    rows = {"lengthscale": [1.0, 0.1, r_hat, ess, nan, nan], "block: latents": [nan, nan, nan, nan, kinetic, 0.001]}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=list(diagnostics.COLUMNS))
+    found = [check for check in trust.checks(model, frame) if "moves" not in check.name]
+    assert trust.worst(found) == light
+    assert all(bool(check.advice) == (check.light != "green") for check in found)
+
+
+def test_a_few_quantities_that_disagree_are_seen_among_many_that_agree(model):
+    """The light does not say green where the diagnostics warn, and names the worst."""
+    frame = pd.DataFrame(np.nan, [f"output {i}" for i in range(13)], list(diagnostics.COLUMNS))
+    frame["r_hat"], frame["ess"] = [1.01] * 9 + [2.0, 2.87, 2.1, 2.2], [100] * 9 + [9, 5, 8, 7]
+    assert diagnostics._mixing_words(frame, 4)
+    first, second = trust._mixing(model, frame)
+    assert first.light == "amber" and first.advice and first.found.endswith("largest 2.87 (output 10)")
+    assert second.found.endswith("smallest 5 (output 10)")
+
+
+def test_long_tables_show_the_stretch_with_most_gaps():
+    mask = np.ones((100, 2), bool)
+    mask[60:70] = False
+    rows = overview._with_most_gaps(np.arange(100), mask, 20)
+    assert len(rows) == 20 and {*range(60, 70)} <= {*rows}
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = Browser(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.close()
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", ["table", "images"])
+def test_page_opens_without_complaint_and_fits(browser, pages, name, width):
+    browser.open(pages / f"{name}.html", width)
+    assert browser.complaints == []
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.ask("[...document.querySelectorAll('.chart svg')].every(s => s.getBoundingClientRect().width <= "
+                       "s.closest('figure').getBoundingClientRect().width + 1)")  # fmt: skip
+
+
+def test_names_do_not_become_code(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    assert browser.ask("window.hacked === undefined && document.querySelectorAll('img, b, i').length == 0")
+    assert browser.ask("document.body.innerText.includes('window.hacked=2')")
+    options = browser.ask("[...document.querySelectorAll('[data-spec=fans] select')[0].options].map(o => o.text)")
+    assert options == list(HOSTILE)
+
+
+def pointed_at(browser, chart):
+    """What the page says of the middle of a chart."""
+    browser.ask(
+        f"document.querySelector('[data-spec={chart}]').scrollIntoView({{block: 'center', behavior: 'instant'}})"
+    )
+    box = browser.ask("(({x, y, width, height}) => [x, y, width, height])"
+                      f"(document.querySelector('[data-spec={chart}] svg').getBoundingClientRect())")  # fmt: skip
+    for step in (0.5, 0.52):
+        browser.hover(box[0] + step * box[2], box[1] + 0.5 * box[3])
+    browser.wait_until("document.querySelector('#vg-tooltip-element.visible') !== null")
+    return browser.ask("document.querySelector('#vg-tooltip-element').innerText")
+
+
+def test_pointing_shows_value_and_interval(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    words = pointed_at(browser, "fans")
+    assert all(word in words for word in ("mean", "low", "high", "time <i>"))
+
+
+def test_series_are_switched_and_chosen(browser, pages):
+    browser.open(pages / "table.html", 1280)
+    look = "document.querySelector('[data-spec=fans] .mark-{0} path').getAttribute('{1}')"
+    assert browser.ask(look.format("line", "opacity")) == "1"
+    boxes = "document.querySelectorAll('[data-spec=fans] input[type=checkbox]')"
+    browser.ask(f"{boxes}[0].click()")
+    browser.wait_until(look.format("line", "opacity") + " == '0'")
+    assert browser.ask(look.format("area", "opacity")) == "0.2"
+    before = browser.ask(look.format("area", "d"))
+    menu = "document.querySelectorAll('[data-spec=fans] select')[1]"
+    browser.ask(f"{menu}.selectedIndex = 1; {menu}.dispatchEvent(new Event('change'))")
+    browser.wait_until(f"{look.format('area', 'd')} != {json.dumps(before)}")
+    assert browser.complaints == []
+
+
+def test_dates_are_those_of_the_table_wherever_the_page_is_read(browser, pages):
+    """In New York the table's hour after midnight is an evening."""
+    browser.call("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+    browser.open(pages / "dates.html", 1280)
+    assert re.search(r"time <i> \(UTC\)\s+2004-03-28 0[01]:\d\d", pointed_at(browser, "fans"))
+    assert browser.ask("document.querySelector('[data-spec=inducing] svg').textContent.includes('28 Mar 0')")
+    assert browser.complaints == []
+    browser.call("Emulation.setTimezoneOverride", timezoneId="")

@@ -1,0 +1,102 @@
+"""Moves between the steps: what refreshes hyper-parameters and values leaves the posterior as it is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import checks
+from gpbae import gp
+from gpbae.kernels import RBF, Embed
+from gpbae.sampling import refreshing
+
+OPTIMISED = True
+
+
+def prior_draw(prior, key, batch):
+    """Hyper-parameters, values and latents from the prior: log-normal kernels, logistic coordinates of S."""
+    key_hyper, key_inducing, key_values, key_latents = jax.random.split(key, 4)
+    centre, values = prior.init(key_values, len(checks.SIZES))
+    sd = {"log_lengthscale": 1.0}
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(centre)
+    keys = jax.random.split(key_hyper, len(leaves))
+    drawn = [
+        a + sd.get(getattr(path[-1], "name", ""), 0.5) * jax.random.normal(k, a.shape, a.dtype)
+        for k, (path, a) in zip(keys, leaves, strict=True)
+    ]
+    hyper = jax.tree.unflatten(treedef, drawn)
+    if "inducing" in hyper:
+        hyper["inducing"] = jax.random.logistic(key_inducing, hyper["inducing"].shape, hyper["inducing"].dtype)
+    xi = jax.random.normal(key_latents, (sum(checks.SIZES), prior.latent_dim))
+    if values is None:
+        return hyper, None, gp.scatter(jnp.einsum("gknm,gmc->gnc", prior.law(hyper, batch).factor,
+                                                  gp.gather(xi, batch.blocks)), batch.blocks, len(xi))  # fmt: skip
+    values = jax.random.normal(key_values, values.shape)
+    projection, variance = prior.project(hyper, batch.x)
+    return hyper, values, gp.sparse_mean(projection, values, batch.slot) + jnp.sqrt(variance) * xi
+
+
+def moves_given_latents(model, table, p, refresh, key):
+    """Hyper-parameters, then the values that they leave behind."""
+    key_hyper, key_values = jax.random.split(key)
+    q, _, info = refreshing.given_latents(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_hyper)
+    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+
+
+def moves_given_seeds(model, table, p, refresh, key):
+    key_seeds, key_values = jax.random.split(key)
+    q, _, info = refreshing.given_seeds(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_seeds)
+    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+
+
+@pytest.mark.parametrize("name", ["sparse", "full"])
+@pytest.mark.parametrize("move", [moves_given_latents, moves_given_seeds])
+def test_refreshing_leaves_the_joint_law_as_it_is(name, move):
+    """Geweke's joint test: draw everything from the model, the data too, move hyper-parameters a few times (given the
+    latents, or along with them), and moments of hyper-parameters, values and latents, and of their products, are what
+    they were."""
+    model, table, position = checks.make_model(name)
+    batch = checks.full_batch(table)
+
+    def moments(hyper, values, z):
+        kernel, noise = model.prior.hyper_reference.resolve(hyper)
+        theta = jnp.concatenate([kernel[0].log_lengthscale, kernel[0].log_variance[None], jnp.log(noise)[None]])
+        summary = jnp.log(jnp.mean(z**2, axis=0))
+        parts = [theta, theta**2, (theta[:, None] * summary[None]).ravel()]
+        if move is moves_given_seeds:
+            parts += [summary, z[0] * z[1]]
+        if values is not None:
+            parts += [values[0, 0], values[0, 0] ** 2, values[0, 0] * z[0, 0]]
+        return jnp.concatenate(parts)
+
+    def one(index):
+        key_prior, key_data, key_moves = jax.random.split(jax.random.fold_in(jax.random.key(7), index), 3)
+        hyper, values, z = prior_draw(model.prior, key_prior, batch)
+        here = position._replace(shared={**position.shared, "prior": hyper}, values=values, local=z)
+        sd = jnp.exp(here.shared["likelihood"].log_noise)
+        y = model.decode(here.shared, z) + sd * jax.random.normal(key_data, table.y.shape, table.y.dtype)
+        known = table._replace(y=y.astype(table.y.dtype))
+        refresh = refreshing.init(jax.tree.map(jnp.ones_like, hyper), 0.12)
+
+        def body(p, i):
+            q, info = move(model, known, p, refresh, jax.random.fold_in(key_moves, i))
+            return q, info.acceptance
+
+        q, acceptance = jax.lax.scan(body, here, jnp.arange(3))
+        moved = jnp.abs(q.shared["prior"]["log_latent_noise"] - hyper["log_latent_noise"])
+        return moments(hyper, values, z), moments(q.shared["prior"], q.values, q.local), jnp.mean(acceptance), moved
+
+    before, after, acceptance, moved = jax.jit(jax.vmap(one))(jnp.arange(3000))
+    checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
+    assert 0.3 < np.mean(acceptance) < 0.999
+    assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+
+
+def test_vectors_of_labels_stay_with_the_sampler():
+    """They are latents of their own, so a kernel that has some is not held; inducing inputs always are."""
+    plain, labelled = (RBF(lengthscale=1.0),), (Embed(RBF(lengthscale=1.0), 0, 3, 2),)
+    hyper = {"kernel": plain, "log_latent_noise": jnp.zeros(()), "inducing": jnp.zeros((4, 2)), "other": jnp.zeros(2)}
+    assert set(refreshing.held(hyper, woven=True)) == {"kernel", "log_latent_noise", "inducing"}
+    assert set(refreshing.held({**hyper, "kernel": labelled}, woven=True)) == {"inducing"}
+    assert set(refreshing.held(hyper, woven=False)) == {"inducing"}
+    assert set(refreshing.refreshed({**hyper, "kernel": labelled})) == {"kernel", "log_latent_noise", "inducing"}

@@ -1,0 +1,175 @@
+"""Tables on disk: the rows are those of the file, the chains those of the same rows in memory, memory does not grow."""
+
+import dataclasses
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import checks
+import runs
+from gpbae import GPBAE, SGPBAE, load
+from gpbae.errors import InputError
+from gpbae.sampling import inference, outofcore, sghmc, streamed
+from gpbae.sampling.batches import RowBatch, StreamBatch
+from gpbae.saving import runfolder
+from gpbae.tabular import ondisk
+from gpbae.tabular.ondisk import Feed, OnDisk, Rows
+
+RNG = np.random.default_rng(0)
+N = 900
+X = np.sort(RNG.uniform(0, 10, N))[:, None]
+Y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0]), np.sin(X[:, 0] + 1)], axis=1) + 0.1 * RNG.standard_normal((N, 3))
+Y[RNG.random(Y.shape) < 0.1] = np.nan
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    here = tmp_path_factory.mktemp("disk")
+    np.save(here / "x.npy", X)
+    np.save(here / "y.npy", Y)
+    return here
+
+
+def test_rows_are_those_of_the_file_in_any_order(files):
+    on_disk = OnDisk(files / "y.npy")
+    numbers = np.array([[5, 3, 3], [899, 0, 5]])
+    np.testing.assert_array_equal(on_disk.rows(numbers), Y[numbers])
+    assert len(on_disk) == N
+
+
+def test_parquet_is_copied_column_by_column(files, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(ondisk, "ROWS_AT_A_TIME", 100)
+    pd.DataFrame(Y, columns=["a", "b", "c"]).to_parquet(files / "y.parquet")
+    copied = ondisk.from_parquet(files / "y.parquet", ["c", "a"], files / "copy.npy")
+    np.testing.assert_array_equal(copied.rows(np.arange(N)), Y[:, [2, 0]].astype(np.float32))
+    with pytest.raises(InputError, match="missing d"):
+        ondisk.from_parquet(files / "y.parquet", ["d"], files / "copy.npy")
+
+
+def make_feed(num_chains=2, threads=None):
+    def gather(numbers):
+        if threads is not None:
+            threads.append(threading.current_thread().name)
+        return Rows(numbers, numbers, numbers, numbers)
+
+    return Feed(gather, 50, 4, num_chains, seed=0)
+
+
+def test_every_sweep_of_every_chain_has_rows_of_its_own_however_it_is_asked():
+    threads = []
+    feed = make_feed(threads=threads)
+    first, second = feed.block(0, 3), feed.block(3, 3)
+    feed.close()
+    assert "Main" in threads[0] and "gpbae-rows" in threads[1]  # the second was fetched while the first was in use
+    whole = make_feed(num_chains=3).numbers(0, 6)
+    np.testing.assert_array_equal(np.concatenate([first.x, second.x], axis=1), whole[:2])
+    assert len({tuple(rows) for rows in whole.reshape(-1, 4)}) == 18
+    counts = np.bincount(make_feed(num_chains=1).numbers(0, 2000).ravel(), minlength=50)
+    assert abs(counts - 160).max() < 5 * np.sqrt(160)
+
+
+def test_a_batch_of_a_stream_counts_for_the_whole_table():
+    table = checks.ragged_table()
+    num, key = table.x.shape[0], jax.random.key(0)
+    batching = StreamBatch(4, num)
+    here = batching.select(key, table)
+    for found, expected in zip(batching.batch(table, here), RowBatch(4).batch(table, here), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    small = table._replace(x=table.x[:4], y=table.y[:4], mask=table.mask[:4], group=table.group[:4])
+    np.testing.assert_array_equal(batching.select(key, small).rows, np.arange(4))
+    assert float(batching.batch(small, batching.select(key, small)).scale) == num / 4
+
+
+def tiny(**changes):
+    arguments = dict(latent_dim=2, num_inducing=5, decoder="linear", encoder="linear", num_chains=2, num_warmup=6,
+                     num_samples=4, thinning=2, sampler_steps=3, encoder_steps=2, num_map_steps=30, batch_size=32,
+                     latents="auto", progress=False)  # fmt: skip
+    return SGPBAE(**arguments | changes)
+
+
+@pytest.fixture(scope="module")
+def model(files):
+    return tiny().fit(OnDisk(files / "x.npy"), OnDisk(files / "y.npy"))
+
+
+def test_a_fit_from_disk_answers_like_any_other(model):
+    assert model.plan_.batching == StreamBatch(32, N) and model.plan_.amortised
+    assert np.isfinite(model.predict(X[:5]).mean).all()
+    filled = model.impute(X[:8], Y[:8]).filled
+    assert np.isfinite(filled).all()
+    np.testing.assert_array_equal(filled[np.isfinite(Y[:8])], Y[:8][np.isfinite(Y[:8])])
+    assert len(model.diagnostics())
+
+
+def test_the_rows_and_not_their_home_decide_the_chain(model):
+    """The same rows from memory: bit for bit the same draws."""
+    twin = tiny().fit(X, OnDisk(Y))
+    jax.tree.map(np.testing.assert_array_equal, twin.draws_, model.draws_)
+
+
+def test_a_streamed_block_is_the_block_of_a_table_of_those_rows():
+    """One sweep of a stream of B rows is one sweep of `run_block` on a table that holds these rows, scaled alike."""
+    estimator = tiny(num_chains=1)
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(X[:32], Y[:32], None)
+    plan = dataclasses.replace(plan, batching=StreamBatch(32, N), amortised=True, refresh=False, collapsed=False)
+    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    noise = jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
+    settings = sghmc.Settings(jnp.full(1, 1e-3), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    common = (model, plan, table, static, chains, settings, jnp.ones(1), jnp.asarray(True))
+    rows = Rows(*(np.asarray(a)[None, None] for a in (table.x, table.y, table.mask, table.group)))
+    expected, _ = inference.run_block(*common)
+    found, _ = streamed.run_block(*common, rows)
+    difference = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()) if a.dtype.kind == "f" else 0.0,
+                              found.sampler, expected.sampler)  # fmt: skip
+    assert max(jax.tree.leaves(difference)) < 1e-5
+
+
+def test_a_stopped_fit_from_disk_goes_on_to_the_same_draws(model, files, tmp_path):
+    folder = tmp_path / "run"
+    given = (OnDisk(files / "x.npy"), OnDisk(files / "y.npy"))
+    with pytest.raises(runs.Stop):
+        tiny(progress=runs.stopping("sampling", 1)).fit(*given, run_dir=folder)
+    with pytest.raises(InputError, match=f"sample of a table of {N} rows"):
+        runfolder.reopen(folder)
+    with pytest.raises(InputError, match="begun with other data"):
+        tiny().fit(X[:-1], OnDisk(Y[:-1]), run_dir=folder)
+    found = tiny().fit(*given, run_dir=folder)
+    jax.tree.map(np.testing.assert_array_equal, found.draws_, model.draws_)
+    jax.tree.map(np.testing.assert_array_equal, load(folder).draws_, model.draws_)
+
+
+def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
+    y = OnDisk(files / "y.npy")
+    with pytest.raises(InputError, match="are amortised"):
+        tiny(latents="persistent").fit(X, y)
+    with pytest.raises(InputError, match="same number of rows"):
+        tiny().fit(X[:5], y)
+    with pytest.raises(InputError, match="needs the latents of all rows"):
+        GPBAE(latent_dim=2, num_chains=1, decoder="linear", encoder="linear", progress=False).fit(
+            X[:20], OnDisk(Y[:20])
+        )
+    for wrong in (tmp_path / "none.npy", ["a"], np.zeros((0, 2))):
+        with pytest.raises(InputError, match="OnDisk needs"):
+            OnDisk(wrong)
+
+
+def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they_are(monkeypatch):
+    """The sample by which it is chosen may hold zeros and ones alone."""
+    monkeypatch.setattr(outofcore, "SAMPLE", 300)
+    y = (Y > 0).astype(float)
+    sampled = outofcore._sample(outofcore.tables.group_codes(None, N), N, tiny().seed)
+    y[np.setdiff1d(np.arange(N), sampled), 1] = 2.0
+    with pytest.raises(InputError, match="0, 1 or NaN; got 2 in column 1"):
+        tiny().fit(X, OnDisk(y))
+
+
+def test_the_sample_has_a_row_of_every_group(monkeypatch):
+    monkeypatch.setattr(outofcore, "SAMPLE", 5)
+    labels = outofcore.tables.group_codes(np.repeat(["a", "b", "c"], [50, 1, 50]), 101)
+    chosen = outofcore._sample(labels, 101, 0)
+    assert set(labels.codes[chosen]) == {0, 1, 2} and len(chosen) <= 8
