@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gpbae import networks
 from gpbae.answering.inspection import Inspection
 from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
@@ -162,12 +161,10 @@ class GPBAE(BAE):
 
     def _settle_latents(self, latents, y_values, seen, x, codes, rng):
         """Of the ways to start, the one that is smooth in x; rows that say nothing start on their path."""
-        shape, told = seen.frame.event_shape, seen.mask.any(axis=1)
-        latent_dim = latents.shape[1]
+        told, latent_dim = seen.mask.any(axis=1), latents.shape[1]
         kernels = self._given_kernels(latent_dim)
-        knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
-        if networks.is_image(shape) and not knows and not start.is_low_rank(y_values, seen.mask, latent_dim):
-            spatial, found = start.spatial_latents(y_values, seen.mask, shape, latent_dim, rng)
+        if self._may_be_placed(y_values, seen, latent_dim):
+            spatial, found = start.spatial_latents(y_values, seen.mask, seen.frame.event_shape, latent_dim, rng)
             if start.is_smoother(spatial, latents, kernels, x, codes, rng):
                 latents, told = spatial, found
         return start.on_their_paths(latents, told, x, codes, kernels, rng)

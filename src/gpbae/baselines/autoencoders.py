@@ -59,14 +59,8 @@ class VAE(Baseline):
 
     _latent_dim = Building._latent_dim
     _starting_latents = Building._starting_latents
-
-    def _settle_latents(self, latents, y_values, seen, x, codes, rng):
-        """Of the ways to start, the one whose neighbours look alike."""
-        shape = seen.frame.event_shape
-        if not self.num_start_steps or not networks.is_image(shape) or isinstance(self.decoder, networks.Starting):
-            return latents
-        spatial, _ = start.spatial_latents(y_values, seen.mask, shape, latents.shape[1], rng)
-        return spatial if start.is_clearer(spatial, latents, y_values, seen.mask) else latents
+    _settle_latents = Building._settle_latents
+    _may_be_placed = Building._may_be_placed
 
     def _likelihood(self, seen):
         found, _ = choice.choose(self.likelihood, seen)

@@ -107,13 +107,23 @@ class Building:
         return x_values.mean(axis=0) if self.standardise else np.zeros(x_values.shape[1])
 
     def _settle_latents(self, latents, y_values, seen, x, codes, rng) -> np.ndarray:
-        """Without inputs there is nothing to choose by."""
-        return latents
+        """Of the ways to start, the one whose neighbours look alike: without inputs there is no other judge."""
+        if not self._may_be_placed(y_values, seen, latents.shape[1]):
+            return latents
+        spatial, _ = start.spatial_latents(y_values, seen.mask, seen.frame.event_shape, latents.shape[1], rng)
+        return spatial if start.is_clearer(spatial, latents, y_values, seen.mask) else latents
 
     def _prior(self, x, latents, codes, latent_dim, rng):
         return NormalPrior(latent_dim)
 
     # What all have.
+
+    def _may_be_placed(self, y_values, seen, latent_dim) -> bool:
+        """Whether places in the image could be latents: not where the decoder says what latents are, nor where
+        principal components say most of it."""
+        knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
+        shown = networks.is_image(seen.frame.event_shape) and not knows
+        return shown and not start.is_low_rank(y_values, seen.mask, latent_dim)
 
     def _transforms(self, seen, are_real) -> tuple[transforms.Transform, ...]:
         """Of real columns; asked for by a column's name, any other column is a mistake."""
