@@ -230,6 +230,24 @@ def test_what_is_typed_has_the_last_word(table):
     assert said == ["latent_dim", "num_chains", "seed"]
 
 
+OUTPUTS = {
+    "": ["a", "b"],
+    "all": ["a", "b"],
+    "all,note": ["note", "a", "b"],
+    "b,a": ["a", "b"],
+    "n*,all,b": ["note", "a", "b"],
+}
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS)
+def test_all_numbers_may_be_named_beside_others_and_stand_as_in_the_table(outputs, table, capsys):
+    from gpbae.cli import reading
+
+    read = reading.read(table / "data.csv", reading.Wish("time", outputs, groups="id"))
+    assert list(read.columns.outputs) == list(read.y.columns) == OUTPUTS[outputs]
+    assert ("named: --outputs all,note" in capsys.readouterr().err) == (outputs in ("", "all"))
+
+
 def test_every_model_can_be_named():
     import gpbae
     from gpbae.baselines import ESTIMATORS

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae.cli import arguments, notices
+from gpbae.cli import arguments, notices, reading
 
 RNG = np.random.default_rng(0)
 
@@ -47,3 +47,31 @@ def test_values_that_belong_to_the_column_are_not_suspected(table):
     table["outlier"] = np.r_[1000.0, RNG.normal(size=199)]  # far, but once
     table["share"] = RNG.choice([0.0, 0.5, 1.0], 200)
     assert "occurs" not in said(table)
+
+
+# Rows that look like several series.
+
+DATES = [f"2004-03-{1 + day:02d}" for day in range(10) for _ in range(2)]
+SERIES = {
+    "words": (dict(number=["1", "2"] * 10, station=["A", "B"] * 10), "If station says", "--groups station."),
+    "whole numbers": (dict(depth=["0.5", "1.5"] * 10, site=["7", "8"] * 10), "If site says", "--groups site."),
+    "fewest": (dict(plot=list("ABCD") * 5, **{"the site": ["N", "S"] * 10}), "If the site", "--groups 'the site'."),
+    "none": (dict(row=[f"r{i}" for i in range(20)], half=["A"] * 10 + ["B"] * 10), "If a column", "--groups COLUMN."),
+}
+
+
+def hints(tmp_path, columns, **wish):
+    pd.DataFrame({"t": DATES, "y": RNG.normal(size=20).round(3)} | columns).to_csv(tmp_path / "data.csv", index=False)
+    return " ".join(notices.of_series(reading.read(tmp_path / "data.csv", reading.Wish("t", "y", **wish))))
+
+
+@pytest.mark.parametrize("what", SERIES)
+def test_inputs_that_occur_repeatedly_hint_at_the_column_that_tells_series_apart(what, tmp_path):
+    columns, *words = SERIES[what]
+    said = hints(tmp_path, columns)
+    assert "20 of 20 rows have the same t as another row." in said and all(word in said for word in words)
+
+
+def test_series_that_are_told_apart_get_no_hint(tmp_path):
+    assert hints(tmp_path, {"station": ["A", "B"] * 10}, groups="station") == ""
+    assert hints(tmp_path, {"t": [*DATES[::2], *(f"2005-01-{1 + i:02d}" for i in range(9)), DATES[0]]}) == ""

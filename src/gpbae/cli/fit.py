@@ -80,7 +80,7 @@ def fit(
     estimator, given_names = _estimator(model, table, config, flags, settings or [])
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
-    for sentence in notices.before_fit(estimator, table.y):
+    for sentence in (*notices.before_fit(estimator, table.y), *notices.of_series(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)

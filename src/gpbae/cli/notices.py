@@ -1,4 +1,5 @@
-"""What a user should know of a table before it is fitted: likelihoods, logarithms, numbers that look like gaps."""
+"""What a user should know of a table before it is fitted: likelihoods, logarithms, numbers that look like gaps, rows
+that look like several series."""
 
 import shlex
 from collections.abc import Iterator
@@ -6,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.cli import arguments
+from gpbae.cli import arguments, parsing
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
 FEWEST = 3
+MANY = 0.2
+"""Share of rows with inputs that another row has too: fewer are slips, or clocks that were turned back."""
 FAR, FAR_FOR_A_CODE = 5.0, 1.0
 
 
@@ -27,6 +30,38 @@ def before_fit(estimator: Any, y: Any) -> Iterator[str]:
                 f"{name}: {value:g} occurs {count} times, far from all other values. If it means missing, pass "
                 f"--missing {shlex.quote(f'{name}={value:g}')}."
             )
+
+
+def of_series(table: Any) -> Iterator[str]:
+    """A hint where many rows have the inputs of another row and nothing says which series each belongs to."""
+    if table.x is None or table.groups is not None:
+        return
+    again = table.x.duplicated(keep=False)
+    if again.mean() >= MANY:
+        name = _telling_apart(table)
+        which = "a column" if name is None else name
+        yield (
+            f"{again.sum()} of {len(again)} rows have the same {' and '.join(table.columns.inputs)} as another row. If "
+            f"{which} says which series a row belongs to, pass --groups {shlex.quote(name or 'COLUMN')}."
+        )
+
+
+def _telling_apart(table: Any) -> str | None:
+    """The column of labels or whole numbers that tells rows with equal inputs apart and has the fewest values, words
+    before numbers; a column with another value in almost every row names rows, not series."""
+    found = []
+    for name in table.rows.columns.difference(table.columns.inputs, sort=False):
+        cells = table.rows[name]
+        numbers, gaps = parsing.read(cells, table.columns.writing(name))
+        are_words = np.isnan(numbers)
+        are_labels = not gaps.any() and bool(np.all(are_words | (numbers == np.round(numbers))))
+        if are_labels and cells.nunique() <= len(cells) / 2 and _are_unique(table.x, cells):
+            found.append((not are_words.any(), cells.nunique(), name))
+    return min(found, default=(True, 0, None))[2]
+
+
+def _are_unique(x: Any, labels: Any) -> bool:
+    return not x.assign(**{"": labels.to_numpy()}).duplicated().any()
 
 
 def _logarithms(estimator: Any, y: Any) -> list[str]:

@@ -43,7 +43,9 @@ Inputs = Annotated[
 Outputs = Annotated[
     str,
     typer.Option(
-        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said.", rich_help_panel=TABLE
+        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said; all,sky adds the labels of "
+        "a text column to these.",
+        rich_help_panel=TABLE,
     ),
 ]
 Exclude = Annotated[str, typer.Option(help="Columns to leave out of the outputs.", rich_help_panel=TABLE)]

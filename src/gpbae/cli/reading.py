@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,13 +12,15 @@ from gpbae.errors import InputError
 
 FEWEST_ROWS = 2
 MOST_NAMES = 8
+ALL = "all"
+"""Among the outputs: every column of numbers, or of yes and no."""
 
 
 class Wish(NamedTuple):
     """What the options of `fit` say of a table, as they were typed."""
 
     inputs: str = ""
-    outputs: str = "all"
+    outputs: str = ALL
     exclude: str = ""
     groups: str | None = None
     missing: tuple[str, ...] = ()
@@ -125,21 +128,20 @@ def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:
 
 
 def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
-    """The columns to model: those named, or all that hold numbers."""
+    """The columns to model, in the order of the table: those named, all that hold numbers, or both."""
     from gpbae.cli import roles
 
     taken = [*columns.carried(), *roles.resolve(table, names(wish.exclude))]
-    left = []
-    if names(wish.outputs) in ([], ["all"]):
-        found = roles.all_outputs(table, taken, columns)
+    asked, left = names(wish.outputs) or [ALL], []
+    found = roles.resolve(table, [name for name in asked if name != ALL])
+    if twice := sorted(set(columns.carried()) & set(found)):
+        raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
+    if ALL in asked:
+        found += roles.all_outputs(table, [*taken, *found], columns)
         left = [name for name in table.columns if name not in (*found, *taken)]
         if found:
             _say_left(table, columns, left)
-    else:
-        found = roles.resolve(table, names(wish.outputs))
-        if twice := sorted(set(columns.carried()) & set(found)):
-            raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
-        found = [name for name in found if name not in taken]
+    found = [name for name in table.columns if name in found and name not in taken]
     _check_values(table, columns, found or left)
     if not found:
         words = f" but words in {_some(left)}" if left else ""
@@ -170,6 +172,7 @@ def _say_left(table: Any, columns: Any, names: list[str]) -> None:
     """Which columns are not modelled, and why."""
     empty = _empty(table, columns, names)
     if words := [name for name in names if name not in empty]:
-        terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named in --outputs.")
+        option = f"--outputs {shlex.quote(f'{ALL},{words[0]}')}"
+        terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named: {option}")
     if empty:
         terminal.say(f"Left out, having no value: {', '.join(empty)}.")
