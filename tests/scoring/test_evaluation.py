@@ -248,6 +248,19 @@ def test_masses_of_whole_numbers_add_up_to_one(mean, sd, largest):
     assert np.isfinite(found.nlpd).all()  # also far in the tail, in logarithms
 
 
+@pytest.mark.parametrize("largest", [1.0, np.inf])
+def test_the_pit_of_a_rounded_normal_is_that_of_its_draws(largest):
+    """Of rivals as of the model: uniform where calibrated, certain where the truth cannot be."""
+    rng = np.random.default_rng(1)  # ties are broken by the stream of 0
+    mean, sd = rng.uniform(-1, 3, 400), rng.uniform(0.3, 2, 400)
+    samples = np.clip(np.round(mean + sd * rng.standard_normal((20_001, 400))), 0, largest)
+    truth, samples = samples[0], samples[1:]
+    truth[:3] = -1.0, 0.5, 9.0
+    found = evaluation.of_whole(mean, sd, truth, largest).pit
+    np.testing.assert_allclose(found, metrics.pit(samples, truth), atol=5 * 0.5 / np.sqrt(len(samples)))
+    assert stats.kstest(found[3:], "uniform").pvalue > 1e-3
+
+
 def test_a_fair_coin_that_is_known_exactly_scores_the_log_of_two():
     found = evaluation.of_whole(np.full(2, 0.5), np.full(2, 0.5), np.array([0.0, 1.0]), 1.0)
     np.testing.assert_allclose(found.nlpd, np.log(2))

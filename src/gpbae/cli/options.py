@@ -43,8 +43,8 @@ Inputs = Annotated[
 Outputs = Annotated[
     str,
     typer.Option(
-        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said; all,sky adds the labels of "
-        "a text column to these.",
+        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said; all,sky adds a text column "
+        "to these.",
         rich_help_panel=TABLE,
     ),
 ]

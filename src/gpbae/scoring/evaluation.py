@@ -166,13 +166,16 @@ def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any)
 
 
 def of_whole(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, largest: np.ndarray | float) -> CellScores:
-    """Scores of a normal rounded to whole numbers from 0 to `largest`, which get what lies beyond them."""
+    """Scores of a normal rounded to whole numbers from 0 to `largest`, which get what lies beyond them; the PIT of a
+    whole number is as random as that of draws."""
     upper = np.where(truth >= largest, np.inf, (truth + 0.5 - mean) / sd)
-    lower = np.where(truth <= 0, -np.inf, (truth - 0.5 - mean) / sd)
+    lower = np.where(truth <= 0, -np.inf, (np.ceil(truth) - 0.5 - mean) / sd)
     possible = (truth >= 0) & (truth <= largest) & (truth == np.round(truth))
     nlpd = np.where(possible, -_log_mass(lower, upper), np.inf)
+    below = np.where(truth > largest, 1.0, stats.norm.cdf(lower))
+    pit = metrics.randomised_pit(below, np.where(possible, stats.norm.cdf(upper) - below, 0.0))
     crps = metrics.crps_of_quantiles(lambda q: np.clip(np.round(mean + sd * stats.norm.ppf(q)), 0, largest), truth)
-    return of_normal(mean, sd, truth)._replace(nlpd=nlpd, crps=crps)
+    return CellScores(mean - truth, nlpd, crps, pit)
 
 
 def _log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -68,12 +68,14 @@ def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
 
 
 def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Probability integral transform: the share of draws below the truth, uniform when calibrated.
+    """Probability integral transform: the share of draws below the truth, uniform when calibrated; with a part of those
+    that equal it, as counts do."""
+    return randomised_pit(np.mean(samples < truth, axis=0), np.mean(samples == truth, axis=0))
 
-    Where draws equal the truth, as counts do, a fixed random part of their share is added: halves would not be uniform.
-    """
-    ties = np.random.default_rng(0).uniform(size=np.shape(truth))
-    return np.mean(samples < truth, axis=0) + ties * np.mean(samples == truth, axis=0)
+
+def randomised_pit(below: np.ndarray, equal: np.ndarray) -> np.ndarray:
+    """P(Y < y) and a fixed random part of P(Y = y): halves would not be uniform."""
+    return below + np.random.default_rng(0).uniform(size=np.shape(below)) * equal
 
 
 def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:
