@@ -364,7 +364,7 @@ def _check_words_kept(before, after):
         np.testing.assert_array_equal(after[name][known], before[name][known])
 
 
-STORY = ["fit", "impute", "predict", "encode", "diagnose", "report", "resume"]
+STORY = ["fit", "evaluate", "impute", "predict", "encode", "diagnose", "report", "resume"]
 
 
 def test_examples_of_help_run_as_printed_one_after_the_other(tmp_path, monkeypatch, capsys):
@@ -400,6 +400,30 @@ def test_evaluation_is_kept_beside_the_run(fitted):
     assert set(pd.read_csv(fitted / "evaluation.csv")["hidden"]) == {"cells"}
 
 
+def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp_path, monkeypatch, capsys):
+    """The fit had no --evaluate; the run's own arguments and table are hidden from, and resume finishes what stopped."""
+    from gpbae.scoring import rivals
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    assert run(*small, "-q") == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(rivals, "fill", interrupted)
+        assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 130
+    assert run("resume", tmp_path / "run", "-q") == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2") == 0
+    found, other = capsys.readouterr(), tmp_path / "other"
+    assert run(*small[:-1], other, "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 0
+    assert found.out.replace(str(tmp_path / "run"), str(other)) == capsys.readouterr().out
+    names = [sorted(file.name for file in (folder / "evaluation").iterdir()) for folder in (tmp_path / "run", other)]
+    assert names[0] == names[1] and "Next: gpbae report" in found.err
+    (tmp_path / "run" / "given.json").unlink()
+    assert run("evaluate", tmp_path / "run") == 1
+    assert "Evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
+
+
 def test_every_event_is_a_line_of_json(table, fitted):
     events = [json.loads(line) for line in (table / "log.jsonl").read_text().splitlines()]
     assert {"compiling", "map", "warm-up", "sampling", "rivals"} <= {event["phase"] for event in events}
@@ -411,7 +435,7 @@ def test_impute_fills_gaps_and_touches_nothing_else(table, fitted):
     output = table / "filled.csv"
     assert run("impute", fitted, table / "data.csv", "-o", output, "--interval", "0.9") == 0
     before, after = (pd.read_csv(path, dtype=str, keep_default_na=False) for path in (table / "data.csv", output))
-    assert list(after.columns) == [*before.columns, "a_lower", "a_upper", "b_lower", "b_upper"]
+    assert ",".join(after.columns) == "id,time,note,a,a_lower,a_upper,b,b_lower,b_upper"
     gaps = before.isin(["", "-200"])
     assert (after[before.columns] == before)[~gaps].fillna(True).all(axis=None)
     assert np.isfinite(after[["a", "b"]].astype(float)).all(axis=None)
@@ -426,7 +450,33 @@ def test_predict_needs_inputs_and_groups_only(table, fitted):
     assert run("predict", fitted, table / "new.csv", "-o", table / "predicted.csv", "--interval", "0.8") == 0
     done = pd.read_csv(table / "predicted.csv", dtype={"id": str})
     assert list(done["id"]) == ["000", "new"] and list(done["time"]) == times
-    assert {"a", "b", "a_lower", "b_upper"} <= set(done.columns)
+    assert ",".join(done.columns) == "time,id,a,a_lower,a_upper,b,b_lower,b_upper"
+
+
+def test_a_table_is_answered_in_its_own_separator_and_decimal_sign(tmp_path):
+    """So that the program it came from can open what comes back."""
+    data, run_dir = tmp_path / "data.csv", tmp_path / "run"
+    cells = [f"{i};{f'{np.sin(i):.2f}' if i != 3 else ''};{np.cos(i):.3f}" for i in range(8)]
+    data.write_text("\n".join(["t;a;b", *cells]).replace(".", ",") + "\n")
+    (tmp_path / "tiny.toml").write_text(TINY)
+    assert run("fit", data, "--inputs", "t", "--config", tmp_path / "tiny.toml", "--out", run_dir) == 0
+    for command in ("impute", "predict"):
+        output = tmp_path / f"{command}.csv"
+        assert run(command, run_dir, data, "-o", output, "--interval", "0.9") == 0
+        assert "." not in output.read_text() and output.read_text().startswith("t;a;a_lower;a_upper;b;")
+        done = pd.read_csv(output, sep=";", decimal=",")
+        assert (done.dtypes[1:] == float).all() and done.notna().all(axis=None)
+    before, after = (pd.read_csv(path, sep=";", dtype=str) for path in (data, tmp_path / "impute.csv"))
+    assert (before == after[["t", "a", "b"]])[before.notna()].fillna(True).all(axis=None)
+
+
+@pytest.mark.parametrize(("mark", "decimal", "row"), [("\t", None, "1.5\t0.25"), (";", "comma", "1,5;0,25"),
+                                                      (",", "comma", '"1,5","0,25"'), (",", "point", "1.5,0.25")])  # fmt: skip
+def test_text_is_written_as_its_source_is(mark, decimal, row, tmp_path):
+    (tmp_path / "source.csv").write_text(f"a{mark}b\n")
+    with pieces.Writer(tmp_path / "done.csv", tmp_path / "source.csv", (), decimal) as writer:
+        writer.write(pd.DataFrame({"a": pd.Series([1.5, np.nan]), "b": pd.Series([0.25, "x.y"], dtype=object)}))
+    assert (tmp_path / "done.csv").read_text() == f"a{mark}b\n{row}\n{mark}x.y\n"
 
 
 def test_rows_outside_what_was_fitted_are_counted(table, fitted, capsys):
@@ -457,7 +507,7 @@ def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch
 def test_encode_writes_latents_row_by_row(table, fitted):
     assert run("encode", fitted, table / "data.csv", "-o", table / "latents.csv") == 0
     done = pd.read_csv(table / "latents.csv")
-    assert len(done) == 14 and {"time", "id", "latent0", "latent0_sd"} <= set(done.columns)
+    assert len(done) == 14 and ",".join(done.columns) == "id,time,latent0,latent0_sd"  # as in the table
 
 
 @pytest.fixture
@@ -476,7 +526,7 @@ def test_long_tables_are_answered_in_pieces(table, fitted, in_pieces, monkeypatc
     assert np.isfinite(after[["a", "b"]].astype(float)).all(axis=None)
     assert run("predict", fitted, table / "data.csv", "-o", table / "long.parquet", "--from", "2004-03-28", "-q") == 0
     predicted = pd.read_parquet(table / "long.parquet")
-    assert 0 < len(predicted) < 14 and list(predicted.columns) == ["time", "id", "a", "b"]
+    assert 0 < len(predicted) < 14 and list(predicted.columns) == ["id", "time", "a", "b"]
     assert not list(table.glob(".*.unfinished"))
 
 
@@ -630,6 +680,13 @@ WRONG = {
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
                      "--interval"),
+    "no run to evaluate": (["evaluate", "{here}"], 1, "does not hold a run of"),
+    "misspelt way to evaluate": (["evaluate", "{run}", "--evaluate", "block"], 2, "expected cells, blocks, rows"),
+    "bad holdout to evaluate": (["evaluate", "{run}", "--holdout", "2"], 2, "--holdout"),
+    "empty blocks to evaluate": (["evaluate", "{run}", "--block-length", "0"], 2, "--block-length"),
+    "log of evaluate nowhere": (["evaluate", "{run}", "--log-json", "{here}/none/log"], 1, "Could not open"),
+    "hidden column to evaluate that is none": (["evaluate", "{run}", "--evaluate", "column:z:2004-03-28"], 1,
+                                               "Expected a column 'z'"),
     "log nowhere": ([*FIT, "--log-json", "{here}/none/log"], 1, "Could not open"),
     "one row": (["fit", "{here}/one.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least 2 rows"),
     "bad --to": ([*FIT, "--to", "monday"], 1, "Expected a number"),

@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpbae.answering import advice
+from gpbae.answering.advice import Trouble
+
 BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
 COLUMNS = ("mean", "sd", "r_hat", "ess", "kinetic_temperature", "temperature_error")
 LARGEST_RHAT = 1.1  # of the median quantity
@@ -35,25 +38,27 @@ def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, f
 
 
 def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
-    """What a user should know, in sentences; empty when all is well."""
+    """What a user should know and do, in sentences; empty when all is well.  `now` among the facts is what the model was
+    fitted with, as `advice` takes it."""
+    now = facts["now"]
     return [
-        *_temperature_words(frame, facts["temperature"]),
-        *_clamp_words(facts["fraction_clamped"]),
-        *_mixing_words(frame, facts["num_chains"]),
-        *_acceptance_words(facts.get("acceptance")),
-        *_dead_words(facts["dead"], facts.get("because", {})),
-        *_jitter_words(np.asarray(facts.get("jitter", 0))),
+        *_temperature_words(frame, facts["temperature"], now),
+        *_clamp_words(facts["fraction_clamped"], now),
+        *_mixing_words(frame, facts["num_chains"], now),
+        *_acceptance_words(facts.get("acceptance"), now),
+        *_dead_words(facts["dead"], facts.get("because", {}), now),
+        *_jitter_words(np.asarray(facts.get("jitter", 0)), now),
         *_unseen_words(facts.get("unseen", ())),
-        *_input_words(*facts.get("by_inputs", (1.0, 0))),
+        *_input_words(facts.get("by_inputs", 1.0), now),
     ]
 
 
-def _temperature_words(frame, temperature):
+def _temperature_words(frame, temperature, now):
     said = []
     if temperature < 0.1:
         said.append(
             f"This run was optimisation, not sampling: at temperature {temperature:g} the draws huddle around a mode "
-            "and their spread says nothing about uncertainty. Use temperature=1."
+            f"and their spread says nothing about uncertainty. {advice.on(Trouble.NOT_SAMPLED, now)}"
         )
     kinetic, error = frame["kinetic_temperature"].dropna(), frame["temperature_error"].fillna(0.0)
     excess = (kinetic - temperature).abs() - TEMPERATURE_TOLERANCE * temperature
@@ -62,48 +67,52 @@ def _temperature_words(frame, temperature):
         what = "hotter" if value > temperature else "colder"
         said.append(
             f"{name} runs at kinetic temperature {value:.3f}, {what} than {temperature:g} by more than "
-            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. "
-            "Use a smaller step_size or a larger batch_size."
+            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. {advice.on(Trouble.LARGE_STEPS, now)}"
         )
     return said
 
 
-def _clamp_words(fraction):
+def _clamp_words(fraction, now):
     if fraction == 0:
         return []
     return [
         f"Minibatch noise exceeded the noise the sampler injects in {fraction:.1%} of its coordinates, which therefore "
-        "run too hot. Use a smaller step_size or a larger batch_size."
+        f"run too hot. {advice.on(Trouble.NOISY_BATCHES, now)}"
     ]
 
 
-def _mixing_words(frame, num_chains):
+def _mixing_words(frame, num_chains, now):
     said = []
     if num_chains < 2:
-        said.append("R-hat is not available from one chain; run num_chains=4 to see whether chains agree.")
+        said.append(
+            f"R-hat is not available from one chain, which has none to agree with. {advice.on(Trouble.ONE_CHAIN, now)}"
+        )
     rhat = frame["r_hat"].dropna()
     if len(rhat) and rhat.median() > LARGEST_RHAT:
         said.append(
             f"Chains disagree: the median R-hat is {rhat.median():.2f} (below {LARGEST_RHAT} is good). "
-            "Run longer: num_warmup, num_samples or thinning."
+            f"{advice.on(Trouble.DISAGREEMENT, now)}"
         )
     elif len(rhat) and rhat.max() > LARGEST_SINGLE_RHAT:
         said.append(
             f"Chains disagree about {rhat.idxmax()}: its R-hat is {rhat.max():.2f} (below {LARGEST_SINGLE_RHAT} is "
-            "good), so do not trust its spread. Run longer: num_warmup, num_samples or thinning."
+            f"good), so do not trust its spread. {advice.on(Trouble.DISAGREEMENT, now)}"
         )
     ess = frame["ess"].dropna()
     if len(ess) and ess.median() < SMALLEST_ESS:
-        said.append(f"Few independent draws: the median effective sample size is {ess.median():.0f}. Raise thinning.")
+        said.append(
+            f"Few independent draws: the median effective sample size is {ess.median():.0f}. "
+            f"{advice.on(Trouble.FEW_DRAWS, now)}"
+        )
     return said
 
 
-def _acceptance_words(acceptance):
+def _acceptance_words(acceptance, now):
     if acceptance is None or acceptance >= SMALLEST_ACCEPTANCE:
         return []
     return [
-        f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time, so these hardly move; "
-        "run a longer num_warmup, or fewer num_inducing."
+        f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time, so these hardly move. "
+        f"{advice.on(Trouble.STUCK_KERNEL, now)}"
     ]
 
 
@@ -112,30 +121,32 @@ def _unseen_words(columns):
         return []
     return [
         f"Nothing was observed of column {', '.join(columns)}: what is said of it comes from the prior alone, in units "
-        "that mean nothing. Leave it out."
+        f"that mean nothing. {advice.on_unseen(columns)}"
     ]
 
 
-def _input_words(share, num_inducing):
+def _input_words(share, now):
     if share >= SMALLEST_SHARE_OF_INPUTS:
         return []
     return [
         f"Inputs alone say {share:.0%} of what the latents say of the fitted rows; the rest each row tells by its own "
         "cells. So impute knows much more than predict, whose intervals say so. If neighbours along the inputs should "
-        f"tell more, raise num_inducing ({num_inducing} now) or choose another kernel, such as one with Periodic in it."
+        "tell more, choose another kernel, such as one with Periodic in it, or raise num_inducing "
+        f"({now['num_inducing']} now). {advice.on(Trouble.VAGUE_INPUTS, now)}"
     ]
 
 
-def _dead_words(dead, because):
+def _dead_words(dead, because, now):
     why = {i: f" (not finite: {because[i]})" for i in because}
-    return [f"Chain {i} diverged and was stopped{why.get(int(i), '')}; its draws are left out." for i in dead]
+    said = [f"Chain {i} diverged and was stopped{why.get(int(i), '')}; its draws are left out." for i in dead]
+    return [*said[:-1], f"{said[-1]} {advice.on(Trouble.LARGE_STEPS, now)}"] if said else []
 
 
-def _jitter_words(levels):
+def _jitter_words(levels, now):
     if not (levels > 0).any():
         return []
     return [
         f"The covariance of the latent prior needed up to {10 ** levels.max():g} times the usual jitter, in "
-        f"{np.mean(levels > 0):.0%} of the draws: inputs nearly coincide beside the lengthscale. Use fewer "
-        "num_inducing or a larger latent_noise."
+        f"{np.mean(levels > 0):.0%} of the draws: inputs nearly coincide beside the lengthscale. "
+        f"{advice.on(Trouble.CROWDED_INPUTS, now)}"
     ]

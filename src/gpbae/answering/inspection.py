@@ -32,6 +32,10 @@ class Inspection(Fitted):
     fraction_clamped_: float
     dead_chains_: np.ndarray
     temperature: float
+    num_warmup: int
+    thinning: int
+    batch_size: int | None
+    step_size_: np.ndarray
 
     def diagnostics(self, dates: Mapping[str, Any] | None = None):
         """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words.
@@ -43,9 +47,16 @@ class Inspection(Fitted):
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
                  "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead(),
-                 "by_inputs": self._by_inputs()}  # fmt: skip
+                 "by_inputs": self._by_inputs(), "now": self._now()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
+
+    def _now(self) -> dict[str, Any]:
+        """What was fitted with, as `advice` takes it."""
+        prior = self.model_.prior
+        return {"num_warmup": self.num_warmup, "thinning": self.thinning,
+                "batch_size": self.batch_size or len(self.table_.mask), "step_size": float(np.mean(self.step_size_)),
+                "num_inducing": len(prior.inducing_start) if isinstance(prior, SparsePrior) else 0}  # fmt: skip
 
     def _unseen(self) -> list[str]:
         """Columns without an observed cell."""
@@ -62,16 +73,16 @@ class Inspection(Fitted):
         draws = merge(jax.tree.map(lambda a: np.asarray(a)[:, chosen], draws))
         return np.asarray(posterior.jitter_levels(self.model_, draws, self.table_))
 
-    def _by_inputs(self) -> tuple[float, int]:
+    def _by_inputs(self) -> float:
         """How much of what latents say of the fitted rows their inputs say already, a share, under the last draw of
-        each chain, and the number of inducing inputs; all of it where that is not asked."""
+        each chain; all of it where that is not asked."""
         prior, num_rows = self.model_.prior, len(self.table_.x)
         if not isinstance(prior, SparsePrior) or self.plan_.amortised or num_rows < FEWEST_ROWS:
-            return 1.0, 0
+            return 1.0
         rows = np.unique(np.linspace(0, num_rows - 1, NUM_REFERENCE_ROWS).round().astype(int))
         last = self._flat_draws(np.array([self._num_draws - 1]))
         found = posterior.explained_by_inputs(self.model_, last, self.table_, jnp.asarray(rows))
-        return float(np.mean(found)), len(prior.inducing_start)
+        return float(np.mean(found))
 
     def _why_dead(self) -> dict[int, str]:
         """What was not finite, by chain."""

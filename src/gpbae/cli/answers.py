@@ -1,7 +1,7 @@
 """`gpbae impute`, `predict` and `encode`: what a run says of a table, as a table."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ def impute(
             if files.holds_words(output):
                 words = values[roles.names_of_words(table.columns)]
                 done = done.assign(**roles.fill(table.rows, words, table.columns)[words.columns])
-        marks = [gaps.add_suffix("_imputed")] if mark else []
-        return _beside(done, output, *_sureness(table, answer, answer.filled, interval), *marks)
+        beside = _sureness(table, answer, answer.filled, interval)
+        if mark:
+            beside = {n: [*beside.get(n, ()), gaps[[n]].add_suffix("_imputed")] for n in table.columns.outputs}
+        return _beside(done, output, beside)
 
     adds = (*(() if interval is None else ("_lower", "_upper", long.PROBABILITY)), *(("_imputed",) if mark else ()))
     _answer(Where(run, data, output, first, last, force, quiet, adds), "impute", filled)
@@ -63,9 +65,9 @@ def predict(
     from gpbae.cli import roles
 
     def predicted(table, answer):
-        done = table.rows.filter(table.columns.carried())
         point = roles.in_words(answer.point[list(table.columns.outputs)], table.columns)
-        return _beside(done, output, _whole(point, table, answer), *_sureness(table, answer, answer.point, interval))
+        done = _joined(table.known, output, _whole(point, table, answer))
+        return _beside(done, output, _sureness(table, answer, answer.point, interval))
 
     _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
 
@@ -78,9 +80,8 @@ def encode(
     """Write the latents of every row: posterior mean and standard deviation."""
 
     def encoded(table, answer):
-        done, mean, sd = table.rows.filter(table.columns.carried()), answer.mean, answer.sd
-        each = [part for name in mean.columns for part in (mean[[name]], sd[[name]].add_suffix("_sd"))]
-        return _beside(done, output, *each)
+        done, sd = _joined(table.known, output, answer.mean), answer.sd
+        return _beside(done, output, {name: [sd[[name]].add_suffix("_sd")] for name in sd.columns})
 
     _answer(Where(run, data, output, first, last, force, quiet), "encode", encoded)
 
@@ -119,7 +120,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked))
-    with pieces.Writer(where.output, where.data, columns.outputs) as writer:
+    with pieces.Writer(where.output, where.data, columns.outputs, columns.decimal) as writer:
         writer.write(done)
 
 
@@ -137,8 +138,16 @@ def _in_words(found: Mapping[str, int]) -> str:
     return f"Filled {sum(found.values())} cells: {', '.join(most)}{more}." if most else "There was no gap to fill."
 
 
-def _beside(rows: Any, output: Path, *computed: Any) -> Any:
-    """Computed columns to the right of the rows'."""
+def _beside(rows: Any, output: Path, computed: Mapping[str, Sequence[Any]]) -> Any:
+    """Computed columns to the right of the one that they are about."""
+    import pandas as pd
+
+    each = [_joined(rows[[name]], output, *computed.get(name, ())) for name in rows.columns]
+    return pd.concat(each, axis=1)
+
+
+def _joined(rows: Any, output: Path, *computed: Any) -> Any:
+    """Computed columns to the right of the rows', in as many digits as the file is for."""
     import pandas as pd
 
     from gpbae.cli import files
@@ -147,20 +156,20 @@ def _beside(rows: Any, output: Path, *computed: Any) -> Any:
     return pd.concat([rows, *(map(files.readable, parts) if files.is_text(output) else parts)], axis=1)
 
 
-def _sureness(table: reading.Table, answer: Any, shown: Any, level: float | None) -> list[Any]:
+def _sureness(table: reading.Table, answer: Any, shown: Any, level: float | None) -> dict[str, list[Any]]:
     """How sure the answer is of every output: NAME_lower and NAME_upper of numbers, NAME_probability of labels and of
     yes and no, also where these are 0 and 1; nothing where no level is given."""
     from gpbae.cli import parsing
 
     if level is None:
-        return []
+        return {}
     low, high = (_whole(side, table, answer) for side in answer.interval(level))
-    parts = []
+    parts: dict[str, list[Any]] = {name: [] for name in table.columns.outputs}
     for name, kind in _kinds(table, answer).items():
         if kind != "class" and table.columns.kinds.get(name) not in (parsing.BOOLEAN, parsing.CATEGORY):
-            parts += [low[[name]].add_suffix("_lower"), high[[name]].add_suffix("_upper")]
+            parts[name] += [low[[name]].add_suffix("_lower"), high[[name]].add_suffix("_upper")]
         if kind in ("truth", "class"):
-            parts.append(_probability(table, answer, shown[name]))
+            parts[name].append(_probability(table, answer, shown[name]))
     return parts
 
 

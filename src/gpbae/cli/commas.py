@@ -38,3 +38,8 @@ def plain(words: Any, decimal: Decimal | None) -> Any:
     if decimal == Decimal.POINT:
         return words.where(~words.str.fullmatch(_GROUPED), words.str.replace(",", "", regex=False))
     return words.str.replace(r"^([+-]?\d*),(\d+)$", r"\1.\2", regex=True)
+
+
+def written(table: Any) -> Any:
+    """A table whose numbers have decimal commas; text is as its writer had it."""
+    return table.map(lambda cell: str(cell).replace(".", ",") if isinstance(cell, float) and cell == cell else cell)

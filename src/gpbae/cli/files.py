@@ -73,11 +73,10 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
     rows at a time, or all."""
     import pandas as pd
 
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = file.readline()
+    first = _first_line(path)
     if not first.strip():
         raise InputError(f"{path} must begin with a line of column names; got an empty file.")
-    mark = max(",;\t", key=first.count)
+    mark = separator(path)
     names = next(csv.reader([first], delimiter=mark))
     names = [name.strip() or f"column {i + 1}" for i, name in enumerate(names)]
     with warnings.catch_warnings():
@@ -93,6 +92,16 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
                     yield _numbered(table, list(itertools.islice(lines, len(table))))
         except pd.errors.ParserWarning:
             raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return file.readline()
+
+
+def separator(path: Path) -> str:
+    """What parts the columns of a .csv, by its header; a comma in that of any other file."""
+    return max(",;\t", key=_first_line(path).count) if is_text(path) else ","
 
 
 def _numbered(table: "pandas.DataFrame", lines: list[int]) -> "pandas.DataFrame":

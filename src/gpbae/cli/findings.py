@@ -1,4 +1,4 @@
-"""`gpbae diagnose` and `gpbae report`: whether to believe a run, and what it found."""
+"""`gpbae evaluate`, `diagnose` and `report`: how good a run is, whether to believe it, and what it found."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,40 @@ from typing import Any
 
 import typer
 
-from gpbae.cli import options, runs, terminal
+from gpbae.cli import options, runs, scores, terminal
 from gpbae.errors import GpbaeError, InputError
 
 app = typer.Typer()
+
+
+@app.command(epilog="Example: gpbae evaluate run --evaluate cells,blocks")
+def evaluate(
+    run: options.Run,
+    evaluate: options.Evaluate = "cells",
+    holdout: options.Holdout = 0.1,
+    block_length: options.BlockLength = 24,
+    quiet: options.Quiet = False,
+    log_json: options.LogJson = None,
+) -> None:
+    """How good is a run?  Hide known cells of its table, fit a copy to the rest, score it beside simple rivals.
+
+    The scores are those of `gpbae fit --evaluate`: a table, then RUN/evaluation.json and .csv, which the report shows.
+    """
+    from gpbae.processes import progress
+    from gpbae.saving import runfolder
+
+    ways = scores.ways(evaluate or "cells")
+    runs.take_place(distributed=False, row_shards=1)
+    with progress.json_lines(log_json) as log:
+        columns, given = runs.columns(run), runs.given(run)
+        asked = scores.Asked(*runfolder.reopen(run), columns)
+        hidden = scores.Hidden(ways, holdout, block_length, asked.estimator.seed, given)
+        scores.check(asked, hidden)
+        with scores.wished(hidden, run):
+            scores.evaluate(asked, hidden, run, quiet, log)
+    if not quiet:
+        terminal.say(f"Next: gpbae report {run}.")
+    print(run)
 
 
 @app.command(epilog="Example: gpbae diagnose run")

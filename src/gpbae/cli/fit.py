@@ -89,7 +89,7 @@ def fit(
     with progress.json_lines(log_json) as log:
         if not evaluate_only:
             with scores.wished(hidden, out):
-                runs.begin(table.columns, out)
+                runs.begin(table.columns, given_names, out)
                 runs.sample(estimator, given, out, quiet, log)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log)

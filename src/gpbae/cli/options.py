@@ -43,8 +43,8 @@ Inputs = Annotated[
 Outputs = Annotated[
     str,
     typer.Option(
-        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said; all,sky adds a text column "
-        "to these.",
+        help="Columns to model, by name or pattern; gaps are fine. All numbers, if not said; all,sky adds a column of "
+        "words to these.",
         rich_help_panel=TABLE,
     ),
 ]
@@ -109,7 +109,7 @@ RowShards = Annotated[
 Evaluate = Annotated[
     str | None,
     typer.Option(
-        help="Then hide known cells, refit and score: cells, blocks, rows or column:NAME:START; several by commas.",
+        help="Hide known cells, refit and score: cells, blocks, rows or column:NAME:START; several by commas.",
         rich_help_panel=SCORE,
     ),
 ]

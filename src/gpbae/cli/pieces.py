@@ -6,7 +6,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import files, parsing
+from gpbae.cli import commas, files, parsing
+from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 
 if TYPE_CHECKING:
@@ -69,10 +70,11 @@ def _array(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
 class Writer:
     """A file that grows piece by piece and takes its name when it is whole.
 
-    Columns that are not `answered` have the types of the source."""
+    Columns that are not `answered` have the types of the source.  Text is written as the source is, with its separator
+    and the decimal sign that its table was read with."""
 
-    def __init__(self, path: Path, source: Path, answered: tuple[str, ...]):
-        self.path, self.source, self.answered = path, source, answered
+    def __init__(self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None):
+        self.path, self.source, self.answered, self.decimal = path, source, answered, decimal
         self.unfinished = path.with_name(f".{path.name}.unfinished")
         self.add = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[path.suffix.lower()]
         self.file: Any = None
@@ -102,7 +104,8 @@ class Writer:
     def _csv(self, table: "pandas.DataFrame") -> None:
         header = self.file is None
         self.file = self.file or self.unfinished.open("w", encoding="utf-8", newline="")
-        table.to_csv(self.file, index=False, header=header)
+        table = commas.written(table) if self.decimal == Decimal.COMMA else table
+        table.to_csv(self.file, index=False, header=header, sep=files.separator(self.source))
 
     def _parquet(self, table: "pandas.DataFrame") -> None:
         import pyarrow

@@ -47,6 +47,11 @@ class Table:
         return roles.outputs(self.rows, self.columns)
 
     @property
+    def known(self) -> Any:
+        """The columns that say which row it is, as the table has them."""
+        return self.rows[[name for name in self.rows.columns if name in self.columns.carried()]]
+
+    @property
     def places(self) -> Any:
         """Where to predict: a model without inputs knows rows by their number."""
         import numpy as np

@@ -1,6 +1,7 @@
 """A run's folder as commands use it: begun, sampled, opened again."""
 
 import contextlib
+import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,12 +13,32 @@ from gpbae.cli import terminal
 from gpbae.errors import InputError, Interrupted
 
 
-def begin(columns: Any, run: Path) -> None:
-    """Keep how the table was read, unless a fit has been here."""
+GIVEN = "given.json"
+"""Names of the arguments that were said or typed; what else the model was fitted with was chosen by the table."""
+
+
+def begin(columns: Any, given: Sequence[str], run: Path) -> None:
+    """Keep how the table was read and which arguments were given, unless a fit has been here."""
     from gpbae.saving import runfolder, storage
 
     if not runfolder.has_table(run):
         storage.write(run / runfolder.COLUMNS, columns.to_json())
+        storage.write(run / GIVEN, (json.dumps(list(given)) + "\n").encode())
+
+
+def given(run: Path) -> list[str]:
+    """The names of the arguments that were given to the fit of a run."""
+    from gpbae.saving import storage
+
+    if not (run / GIVEN).exists():
+        raise InputError(
+            f"Expected {run / GIVEN}, which says what the fit was told; runs that were merged, or fitted by an earlier "
+            "release, have none. Evaluate with a fit: gpbae fit … --evaluate --out NEW."
+        )
+    try:
+        return [str(name) for name in json.loads(storage.read(run, GIVEN))]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{run / GIVEN} is damaged; fit again, with --evaluate, into a new folder.") from error
 
 
 @contextlib.contextmanager

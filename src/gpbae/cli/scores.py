@@ -1,4 +1,4 @@
-"""`gpbae fit --evaluate`: known cells hidden, filled in and scored, beside simple rivals.
+"""`gpbae fit --evaluate` and `gpbae evaluate`: known cells hidden, filled in and scored, beside simple rivals.
 
     evaluation/wish.json    what was asked for, for `gpbae resume`
     evaluation/NAME/        the fit to what is left, as it goes; removed once it is scored
@@ -88,7 +88,7 @@ def open_wish(out: Path) -> Hidden | None:
         raise InputError(f"{file} is damaged; delete it, then fit again with --evaluate.") from error
 
 
-def check(table: Table, hidden: Hidden) -> None:
+def check(table: Table | Asked, hidden: Hidden) -> None:
     """Refuse to hide what cannot be hidden, before the work."""
     from gpbae.tabular import tables
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
+from gpbae.answering import advice
+from gpbae.answering.advice import Trouble
 from gpbae.answering.diagnostics import (
     LARGEST_RHAT,
     LARGEST_SINGLE_RHAT,
@@ -17,8 +19,6 @@ from gpbae.answering.diagnostics import (
 DISTANT_RHAT = 1.3
 TINY_ESS = 10
 LARGE_TOLERANCE = 0.2
-LONGER = "Run longer: a larger num_warmup first, then num_samples or thinning."
-SMALLER = "Use a smaller step_size or a larger batch_size."
 
 
 class Light(StrEnum):
@@ -64,40 +64,49 @@ def _temperatures(model, frame) -> Iterator[Check]:
         off = abs(value - model.temperature) - NUM_ERRORS * (0.0 if error != error else error)
         light = _light(off / model.temperature, TEMPERATURE_TOLERANCE, LARGE_TOLERANCE)
         yield Check(f"kinetic temperature, {str(name).removeprefix('block: ')}", f"{value:.3f} ± {error:.3f}", light,
-                    SMALLER if light != Light.GREEN else "")  # fmt: skip
+                    _unless_green(light, model, Trouble.LARGE_STEPS))  # fmt: skip
     if model.temperature != 1:
-        advice = "At any temperature but 1 the spread of the draws is not that of the posterior: use temperature=1."
-        yield Check("temperature asked for", f"{model.temperature:g}", Light.RED, advice)
+        words = "At any temperature but 1 the spread of the draws is not that of the posterior. "
+        words += advice.on(Trouble.NOT_SAMPLED, model._now())
+        yield Check("temperature asked for", f"{model.temperature:g}", Light.RED, words)
 
 
 def _mixing(model, frame) -> Iterator[Check]:
     r_hat, ess = frame["r_hat"].dropna(), frame["ess"].dropna()
     if model.num_chains_ < 2:
-        yield Check("R-hat", "not available", Light.AMBER, "One chain cannot disagree with itself: use num_chains=4.")
+        words = f"One chain cannot disagree with itself. {advice.on(Trouble.ONE_CHAIN, model._now())}"
+        yield Check("R-hat", "not available", Light.AMBER, words)
     elif len(r_hat):
         light = _light(r_hat.median(), LARGEST_RHAT, DISTANT_RHAT)
         if light == Light.GREEN and r_hat.max() > LARGEST_SINGLE_RHAT:
             light = Light.AMBER
         words = f"median {r_hat.median():.2f}, largest {r_hat.max():.2f} ({r_hat.idxmax()})"
-        yield Check("R-hat", words, light, "" if light == Light.GREEN else f"Chains disagree. {LONGER}")
+        yield Check("R-hat", words, light, _unless_green(light, model, Trouble.DISAGREEMENT, "Chains disagree. "))
     if len(ess):
         light = _light(-ess.median(), -SMALLEST_ESS, -TINY_ESS)
         words = f"median {ess.median():.0f}, smallest {ess.min():.0f} ({ess.idxmin()})"
-        yield Check("effective draws", words, light, "" if light == Light.GREEN else f"Draws are few. {LONGER}")
+        yield Check("effective draws", words, light, _unless_green(light, model, Trouble.FEW_DRAWS, "Draws are few. "))
 
 
 def _sampler(model) -> Iterator[Check]:
     if (share := model.fraction_clamped_) > 0:
-        yield Check("minibatch noise beyond the injected noise", f"{share:.1%} of coordinates", Light.RED, SMALLER)
+        yield Check("minibatch noise beyond the injected noise", f"{share:.1%} of coordinates", Light.RED,
+                    advice.on(Trouble.NOISY_BATCHES, model._now()))  # fmt: skip
     acceptance = model._acceptance()
     if acceptance is not None:
         light = Light.GREEN if acceptance >= SMALLEST_ACCEPTANCE else Light.AMBER
-        advice = "The kernel and the inducing inputs hardly move: use a longer num_warmup or fewer num_inducing."
-        yield Check("accepted moves of the kernel", f"{acceptance:.0%}", light, "" if light == Light.GREEN else advice)
+        words = "The kernel and the inducing inputs hardly move. "
+        yield Check("accepted moves of the kernel", f"{acceptance:.0%}", light,
+                    _unless_green(light, model, Trouble.STUCK_KERNEL, words))  # fmt: skip
     if len(model.dead_chains_):
-        yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED, SMALLER)
+        yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED,
+                    advice.on(Trouble.LARGE_STEPS, model._now()))  # fmt: skip
     if unseen := model._unseen():
-        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, "Leave them out of the fit.")
+        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, advice.on_unseen(unseen))
+
+
+def _unless_green(light: Light, model: Any, trouble: Trouble, words: str = "") -> str:
+    return "" if light == Light.GREEN else words + advice.on(trouble, model._now())
 
 
 def _light(value: Any, good: Any, bearable: Any) -> Light:
