@@ -232,7 +232,7 @@ class Overview:
         draws = cells.samples.reshape(len(cells.samples), len(self.rows), -1)[:, :, self.cells]
         is_truth = self.kinds[self.cells] == "truth"
         draws[:, :, is_truth] = cells.chances(self.cells[is_truth])
-        mean = np.asarray(cells.mean, float).reshape(len(self.rows), -1)[:, self.cells]
+        mean = np.asarray(cells.unwarned_mean, float).reshape(len(self.rows), -1)[:, self.cells]
         return _bands(draws, level, mean)
 
     def latents(self, level: float = LEVEL) -> Bands:

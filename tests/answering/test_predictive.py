@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from gpbae.answering.large import LargePredictive
 from gpbae.answering.predictive import Predictive
 from gpbae.errors import GpbaeError
 from gpbae.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
+from gpbae.tabular.columns import Coding
 from gpbae.tabular.tables import Frame, Scaler
 from gpbae.tabular.transforms import Identity, Log
 
@@ -121,6 +123,23 @@ def test_binary_answers_are_probabilities(eta):
     np.testing.assert_allclose(answer.sd**2, p * (1 - p), rtol=1e-10)
     assert set(np.unique(answer.samples)) == {0.0, 1.0}
     np.testing.assert_allclose(answer.log_density(np.ones((T, P)), np.ones((T, P), bool)), np.log(p), rtol=1e-10)
+
+
+def test_who_asks_for_the_mean_of_labels_is_told_what_they_have():
+    """The names of what is NaN, and what gives the likeliest label and the probability of each; inside, nobody asks."""
+    eta = np.random.default_rng(0).standard_normal((S, R, T, 6))
+    likelihood = Categorical(3).initialise(np.ones((4, 2)), np.ones((4, 2), bool))
+    coding = Coding("labels", "object", ("calm", "rough", "wild"))
+    frame = Frame((2,), ["sea", "sky"], codings=(coding, coding))
+    answer = Predictive(eta, every_draw(likelihood), Scaler(np.zeros(2), np.ones(2)), frame)
+    chances = answer.probabilities("sea")
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert list(answer.point["sea"]) == list(chances.idxmax(axis=1))
+    several = LargePredictive(lambda number, rows: answer, T, T)
+    assert several.point.equals(answer.point) and np.isnan(answer.unwarned_mean).all(axis=None)
+    for asked in (answer, several):
+        with pytest.warns(UserWarning, match=r"sea, sky is NaN: use .point .* or .probabilities\('sea'\)"):
+            assert np.isnan(asked.mean).all(axis=None)
 
 
 def test_what_cannot_occur_has_no_density(eta):

@@ -401,7 +401,7 @@ def test_evaluation_is_kept_beside_the_run(fitted):
 
 
 def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp_path, monkeypatch, capsys):
-    """The fit had no --evaluate; the run's own arguments and table are hidden from, and resume finishes what stopped."""
+    """With the run's own arguments and table, though its fit had no --evaluate; resume finishes what was stopped."""
     from gpbae.scoring import rivals
 
     def interrupted(*given):
@@ -465,13 +465,15 @@ def test_a_table_is_answered_in_its_own_separator_and_decimal_sign(tmp_path):
         assert run(command, run_dir, data, "-o", output, "--interval", "0.9") == 0
         assert "." not in output.read_text() and output.read_text().startswith("t;a;a_lower;a_upper;b;")
         done = pd.read_csv(output, sep=";", decimal=",")
-        assert (done.dtypes[1:] == float).all() and done.notna().all(axis=None)
+        assert (done.dtypes[1:] == "float64").all() and done.notna().all(axis=None)
     before, after = (pd.read_csv(path, sep=";", dtype=str) for path in (data, tmp_path / "impute.csv"))
     assert (before == after[["t", "a", "b"]])[before.notna()].fillna(True).all(axis=None)
 
 
-@pytest.mark.parametrize(("mark", "decimal", "row"), [("\t", None, "1.5\t0.25"), (";", "comma", "1,5;0,25"),
-                                                      (",", "comma", '"1,5","0,25"'), (",", "point", "1.5,0.25")])  # fmt: skip
+WRITTEN = [("\t", None, "1.5\t0.25"), (";", "comma", "1,5;0,25"), (",", "comma", '"1,5","0,25"')]
+
+
+@pytest.mark.parametrize(("mark", "decimal", "row"), [*WRITTEN, (",", "point", "1.5,0.25")])
 def test_text_is_written_as_its_source_is(mark, decimal, row, tmp_path):
     (tmp_path / "source.csv").write_text(f"a{mark}b\n")
     with pieces.Writer(tmp_path / "done.csv", tmp_path / "source.csv", (), decimal) as writer:

@@ -38,8 +38,8 @@ def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, f
 
 
 def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
-    """What a user should know and do, in sentences; empty when all is well.  `now` among the facts is what the model was
-    fitted with, as `advice` takes it."""
+    """What a user should know and do, in sentences; empty when all is well.  The fact `now` is what `advice` takes: how
+    the model was fitted."""
     now = facts["now"]
     return [
         *_temperature_words(frame, facts["temperature"], now),

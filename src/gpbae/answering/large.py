@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.answering.predictive import Predictive
+from gpbae.answering.predictive import Predictive, warn_of_labels
 from gpbae.errors import InputError
 from gpbae.processes import progress
 
@@ -54,14 +54,24 @@ class LargePredictive:
     @functools.cached_property
     def _moments(self) -> dict[str, Any]:
         """What is asked most, in one pass."""
-        names = ("mean", "sd", "point", "point_values", "filled")
-        found = [{n: getattr(block, n) for n in names if hasattr(block, n)} for _, block in self.blocks()]
-        return {n: _joined([part[n] for part in found], None if n == "point_values" else self._index) for n in found[0]}
+        names = ("unwarned_mean", "sd", "point", "point_values", "filled")
+        found, labels = [], []
+        for _, block in self.blocks():
+            found.append({n: getattr(block, n) for n in names if hasattr(block, n)})
+            labels = block.labels
+        joined = {n: _joined([p[n] for p in found], None if n == "point_values" else self._index) for n in found[0]}
+        return joined | {"labels": labels}
+
+    @functools.cached_property
+    def mean(self) -> Any:
+        """Predictive mean; labels have none, as in `Predictive`."""
+        warn_of_labels(self._moments["labels"])
+        return self.unwarned_mean
 
     @property
-    def mean(self) -> Any:
-        """Predictive mean."""
-        return self._moments["mean"]
+    def unwarned_mean(self) -> Any:
+        """`mean`, for those who know of the labels."""
+        return self._moments["unwarned_mean"]
 
     @property
     def sd(self) -> Any:

@@ -1,6 +1,8 @@
 """An answer with its uncertainty: draws of the decoder's output, seen through the likelihood and the units of y."""
 
 import functools
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,8 +23,9 @@ NUM_NOISE_DRAWS = 2000
 class Predictive:
     """Predictive distribution over rows × cells (or over latents, which have no observation noise).
 
-    `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).  Columns of classes have
-    probabilities instead: their mean, sd and quantiles are NaN, their samples are codes.
+    `mean` and `sd` are in the units and the type of y; `samples` has shape (draws, rows, ...).  Columns of labels have
+    `probabilities(column)` instead, and their likeliest label in `point`: their mean, sd and quantiles are NaN, their
+    samples are codes.
 
     Rows beyond `num_rows` are padding: blocks of one shape are compiled once, and the padding is cut off on the way
     out.
@@ -116,8 +119,20 @@ class Predictive:
 
     @functools.cached_property
     def mean(self) -> Any:
-        """Predictive mean."""
+        """Predictive mean; of yes and no, the probability of yes.  Labels have none: NaN, and a warning that names
+        `point` and `probabilities`, which they have."""
+        warn_of_labels(self.labels)
+        return self.unwarned_mean
+
+    @functools.cached_property
+    def unwarned_mean(self) -> Any:
+        """`mean`, for those who know of the labels."""
         return self._numbers(self._means.mean(axis=(0, 1)))
+
+    @functools.cached_property
+    def labels(self) -> list[str]:
+        """Names of the columns of labels."""
+        return [str(name) for name, kind in zip(self._frame.names(), self.kinds, strict=True) if kind == "class"]
 
     @functools.cached_property
     def sd(self) -> Any:
@@ -269,6 +284,16 @@ class Predictive:
         density = np.where(possible, np.asarray(log_mean) + self._scaler.log_slope(known), -np.inf)
         density = np.where(mask, density, np.nan)
         return density[: self._num_rows]
+
+
+def warn_of_labels(names: Sequence[str]) -> None:
+    """Said where a mean is asked for; Python shows it once for every place in a program."""
+    if names:
+        warnings.warn(
+            f"Labels have no mean, so that of {', '.join(names)} is NaN: use .point for the likeliest label, or "
+            f".probabilities({names[0]!r}) for the probability of each.",
+            stacklevel=4,
+        )
 
 
 def num_noise_draws(num_draws: int) -> int:

@@ -12,7 +12,6 @@ import typer
 from gpbae.cli import terminal
 from gpbae.errors import InputError, Interrupted
 
-
 GIVEN = "given.json"
 """Names of the arguments that were said or typed; what else the model was fitted with was chosen by the table."""
 

@@ -351,7 +351,7 @@ def _once_more(holdout: Holdout, mask: Hidden, x: np.ndarray | None, codes: np.n
 def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
     """Look under the hidden cells; also what kind of thing every cell holds."""
     samples = answer.samples_of(hidden)
-    mean = np.asarray(answer.mean, float).reshape(hidden.shape)
+    mean = np.asarray(answer.unwarned_mean, float).reshape(hidden.shape)
     kinds = np.broadcast_to(answer.kinds, hidden.shape)
     if (kinds == "class").any():
         mean = np.where(kinds == "class", answer.point_values, mean)
