@@ -18,6 +18,7 @@ import typer.main
 from gpbae import __version__, cli
 from gpbae.cli import files, long, pieces, roles, runs
 from gpbae.cli.app import app
+from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 from gpbae.report import trust
 
@@ -476,7 +477,7 @@ WRITTEN = [("\t", None, "1.5\t0.25"), (";", "comma", "1,5;0,25"), (",", "comma",
 @pytest.mark.parametrize(("mark", "decimal", "row"), [*WRITTEN, (",", "point", "1.5,0.25")])
 def test_text_is_written_as_its_source_is(mark, decimal, row, tmp_path):
     (tmp_path / "source.csv").write_text(f"a{mark}b\n")
-    with pieces.Writer(tmp_path / "done.csv", tmp_path / "source.csv", (), decimal) as writer:
+    with pieces.Writer(tmp_path / "done.csv", tmp_path / "source.csv", (), decimal and Decimal(decimal)) as writer:
         writer.write(pd.DataFrame({"a": pd.Series([1.5, np.nan]), "b": pd.Series([0.25, "x.y"], dtype=object)}))
     assert (tmp_path / "done.csv").read_text() == f"a{mark}b\n{row}\n{mark}x.y\n"
 
