@@ -14,12 +14,17 @@ from gpbae.kernels import label_columns
 from gpbae.priors import NormalPrior
 from gpbae.scoring import metrics
 from gpbae.tabular import tables
+from gpbae.tabular.transforms import Log, YeoJohnson
 
 LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12
+MOST_LABELLED, MOST_LABELS = 6, 8
 MOST_NUMBERS = 8_000_000
 FEWEST_DRAWS, MOST_DRAWS = 40, 200
 NUM_BINS = 60
+
+
+MODELLED_AS = {Log: " (its logarithm is modelled)", YeoJohnson: " (its Yeo–Johnson transform is modelled)"}
 
 
 @dataclass(frozen=True)
@@ -218,6 +223,19 @@ class Overview:
             raise InputError(f"columns must be names, such as {some}, or numbers from 0; got {column!r}.")
         return int(column)
 
+    def measure(self, cell: int) -> str:
+        """What is drawn of a column, and what was modelled in its place."""
+        name = self.cell_names[cell]
+        if self.kinds[cell] == "truth":
+            return f"{name}: probability of yes"
+        transforms = self.model.scaler_.transforms
+        return name + (MODELLED_AS.get(type(transforms[cell]), "") if transforms else "")
+
+    @functools.cached_property
+    def labelled(self) -> list[int]:
+        """Columns of labels that are drawn."""
+        return [int(c) for c in np.flatnonzero(self.kinds == "class")[:MOST_LABELLED]]
+
     # What the draws say.
 
     @functools.cached_property
@@ -235,6 +253,23 @@ class Overview:
         mean = np.asarray(cells.unwarned_mean, float).reshape(len(self.rows), -1)[:, self.cells]
         return _bands(draws, level, mean)
 
+    def label_chances(self, cell: int) -> tuple[list[str], Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:
+        """Of a column of labels and the drawn rows: the labels, the probability of each, and which one was observed, -1
+        where none was.  All but the commonest few labels are taken together."""
+        cells, _ = self._recalled
+        columns = self.model.frame_.columns
+        found = cells.probabilities(cell if columns is None else columns[cell])
+        names = [str(name) for name in getattr(found, "columns", range(found.shape[1]))]
+        chances, codes = np.asarray(found, float), self.observed(self.rows)[:, cell]
+        seen = np.where(np.isnan(codes), -1, codes).astype(int)
+        if len(names) <= MOST_LABELS:
+            return names, chances, seen
+        kept = np.sort(np.argsort(-chances.mean(axis=0))[: MOST_LABELS - 1])
+        place = np.full(len(names) + 1, MOST_LABELS - 1)
+        place[kept], place[-1] = np.arange(len(kept)), -1
+        others = 1 - chances[:, kept].sum(axis=1, keepdims=True)
+        return [*(names[i] for i in kept), "all others"], np.hstack([chances[:, kept], others]), place[seen]
+
     def latents(self, level: float = LEVEL) -> Bands:
         _, latents = self._recalled
         return _bands(latents.samples, level, np.asarray(latents.mean, float))
@@ -243,10 +278,10 @@ class Overview:
     def pit(self) -> Float[np.ndarray, " cells"]:
         """Of every observed cell among the drawn rows, the share of predictive draws below it: uniform if calibrated.
 
-        These cells were seen by the fit, so this shows gross faults only.
+        These cells were seen by the fit, so this shows gross faults only.  Labels have no order, so nothing below them.
         """
         cells, _ = self._recalled
-        seen = self.mask[self.rows]
+        seen = self.mask[self.rows] & (self.kinds != "class")
         truth = self.observed(self.rows)[seen]
         return metrics.pit(cells.samples.reshape(len(cells.samples), *seen.shape)[:, seen], truth)
 

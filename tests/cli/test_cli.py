@@ -412,6 +412,11 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     with monkeypatch.context() as patch:
         patch.setattr(rivals, "fill", interrupted)
         assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 130
+    assert run("report", tmp_path / "run") == 0
+    begun = (
+        f"An evaluation (cells, rows hidden) was begun and not finished; go on with: gpbae resume {tmp_path / 'run'}"
+    )
+    assert begun in (tmp_path / "run" / "report.html").read_text()
     assert run("resume", tmp_path / "run", "-q") == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2") == 0

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import itertools
 import json
 import re
 
@@ -136,6 +137,39 @@ def pages(model, images, tmp_path_factory):
     images.report(folder / "images.html")
     (folder / "dates.html").write_text(report.model_page(model, READ), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Numbers, their logarithm modelled, yes and no, two columns of labels of which one has many; and its page."""
+    rng, number = np.random.default_rng(0), np.arange(12)
+    y = pd.DataFrame({"level [m]": runs.Y[:, 0], "rain": np.exp(rng.standard_normal(12)), "open": number % 3 == 0,
+                      HOSTILE[0]: np.array(["calm", "<b>wild</b>"])[number % 2], "site": [f"s{i}" for i in number]})  # fmt: skip
+    y.loc[4, HOSTILE[0]] = None
+    arguments = runs.QUICK | dict(num_inducing=3, progress=False, transform={"rain": "log"})
+    model = SGPBAE(**arguments).fit(X, y, np.repeat(["u", "v"], 6))
+    file = tmp_path_factory.mktemp("labels") / "page.html"
+    file.write_text(report.model_page(model, unfinished="Begun, not finished: gpbae resume run"), encoding="utf-8")
+    return model, file
+
+
+def test_probabilities_of_labels_add_up_and_rare_labels_are_taken_together(labelled):
+    view = overview.Overview(labelled[0])
+    assert [view.cell_names[c] for c in view.labelled] == [HOSTILE[0], "site"]
+    names, chances, seen = view.label_chances(3)
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert [names[i] if i >= 0 else None for i in seen] == ["calm", "<b>wild</b>"] * 2 + [None] + (
+        ["<b>wild</b>", "calm"] * 4)[:7]  # fmt: skip
+    names, chances, seen = view.label_chances(4)
+    assert names[-1] == "all others" and len(names) == chances.shape[1] == overview.MOST_LABELS
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert all(names[seen[i]] in (f"s{i}", "all others") for i in range(12)) and (seen == len(names) - 1).sum() == 5
+    assert len(view.pit) == 12 * 3 - (~view.mask[:, :3]).sum()  # labels have no order
+
+
+def test_an_evaluation_that_was_not_finished_is_mentioned(labelled):
+    text = labelled[1].read_text()
+    assert "Scores on hidden cells" in titles(text) and "Begun, not finished: gpbae resume run" in text
 
 
 NOON = dates.Dates("2004-03-28T00:30:00+00:00", "h", aware=True)
@@ -304,6 +338,47 @@ def test_series_are_switched_and_chosen(browser, pages):
     browser.ask(f"{menu}.selectedIndex = 1; {menu}.dispatchEvent(new Event('change'))")
     browser.wait_until(f"{look.format('area', 'd')} != {json.dumps(before)}")
     assert browser.complaints == []
+
+
+def choose(browser, chart, which, number):
+    """Another entry of a menu."""
+    menu = f"document.querySelectorAll('[data-spec={chart}] select')[{which}]"
+    browser.ask(f"{menu}.selectedIndex = {number}; {menu}.dispatchEvent(new Event('change'))")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_axes_say_what_is_drawn_and_labels_have_probabilities(browser, labelled, width):
+    browser.open(labelled[1], width)
+    title = "document.querySelector('[data-spec={}] .role-title-text').textContent"
+    for number, words in enumerate(["level [m]", "rain (its logarithm is modelled)", "open: probability of yes"]):
+        choose(browser, "fans", 0, number)
+        browser.wait_until(f"{title.format('fans')} == {json.dumps(words)}")
+    browser.wait_until(f"{title.format('labels')} == {json.dumps(f'probability of each {HOSTILE[0]}')}")
+    areas = "document.querySelectorAll('[data-spec=labels] .mark-area path').length"
+    assert browser.ask(areas) == 2
+    words = pointed_at(browser, "labels")
+    assert all(word in words for word in ("label", "probability", "%", "observed"))
+    choose(browser, "labels", 0, 1)
+    browser.wait_until(f"{areas} == {overview.MOST_LABELS}")
+    dots = "document.querySelector('[data-spec=labels] .mark-symbol path').getAttribute('opacity')"
+    browser.ask("document.querySelector('[data-spec=labels] input[type=checkbox]').click()")
+    browser.wait_until(f"{dots} == '0'")
+    assert browser.complaints == [] and browser.ask("window.hacked === undefined")
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_labels_of_an_axis_keep_apart(browser, pages, labelled, width):
+    """Whatever is drawn, and however narrow the page."""
+    boxes = ("[...document.querySelectorAll('.role-axis-label')].map(g => [...g.querySelectorAll('text')]"
+             ".filter(t => t.getAttribute('opacity') != '0').map(t => t.getBoundingClientRect())"
+             ".map(b => [b.left, b.right, b.top, b.bottom]))")  # fmt: skip
+    for file in (pages / "table.html", pages / "dates.html", labelled[1]):
+        browser.open(file, width)
+        for axis in browser.ask(boxes):
+            for one, other in itertools.combinations(axis, 2):
+                (left, right), (up, down) = sorted([one[:2], other[:2]]), sorted([one[2:], other[2:]])
+                assert right[0] - left[1] >= 3 or down[0] >= up[1] - 4, (file.name, one, other)
 
 
 def test_dates_are_those_of_the_table_wherever_the_page_is_read(browser, pages):

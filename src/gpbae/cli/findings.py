@@ -68,10 +68,10 @@ def write_report(run: Path) -> Path:
     from gpbae.report import model_page
 
     model, columns = _load_sampled(run)
-    page, scores = run / "report.html", run / "evaluation.json"
+    page, scored = run / "report.html", run / "evaluation.json"
     try:
-        evaluation = _scores(scores) if scores.exists() else ()
-        page.write_text(model_page(model, columns, evaluation), encoding="utf-8")
+        evaluation = _scores(scored) if scored.exists() else ()
+        page.write_text(model_page(model, columns, evaluation, scores.unfinished(run)), encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page

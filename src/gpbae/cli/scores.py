@@ -88,6 +88,14 @@ def open_wish(out: Path) -> Hidden | None:
         raise InputError(f"{file} is damaged; delete it, then fit again with --evaluate.") from error
 
 
+def unfinished(run: Path) -> str:
+    """What to do about an evaluation that was begun and has no scores yet; nothing where there is none."""
+    hidden = open_wish(run)
+    if hidden is None:
+        return ""
+    return f"An evaluation ({', '.join(hidden.ways)} hidden) was begun and not finished; go on with: gpbae resume {run}"
+
+
 def check(table: Table | Asked, hidden: Hidden) -> None:
     """Refuse to hide what cannot be hidden, before the work."""
     from gpbae.tabular import tables

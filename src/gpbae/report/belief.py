@@ -35,7 +35,7 @@ def calibration(subject: Subject) -> Section:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only. "
-            "For an honest test hide some cells: model.evaluate, or gpbae fit --evaluate."
+            "For an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
         )
         lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, 20, (0, 1))[0]
     caption = "Share of cells inside central intervals, against their probability."
@@ -52,6 +52,12 @@ def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray
 
 
 def scores(subject: Subject) -> Section:
+    notes = [*remarks(subject.evaluation), *([subject.unfinished] if subject.unfinished else [])]
+    texts, tables = _scored(subject) if subject.tests else ([], [])
+    return Section("Scores on hidden cells", texts, tables, notes)
+
+
+def _scored(subject: Subject) -> tuple[list[str], list[Table]]:
     names = [name for name in dict.fromkeys(n for row in subject.tests for n in row["metrics"]) if name != IMPOSSIBLE]
     found = [(row, with_infinity(row["metrics"])) for row in subject.tests]
     rows = [(str(row["experiment"]), str(row["model"]), *(cell(metrics.get(name, np.nan)) for name in names))
@@ -64,8 +70,7 @@ def scores(subject: Subject) -> Section:
         f"in {n[8:]}\N{NO-BREAK SPACE}%" if n.startswith("coverage") else n if n == "cells" else n.upper()
         for n in names
     ]
-    tables = [Table(("hidden", "method", *header), rows)]
-    return Section("Scores on hidden cells", [text], tables, remarks(subject.evaluation))
+    return [text], [Table(("hidden", "method", *header), rows)]
 
 
 def traces(subject: Subject) -> Section:

@@ -38,18 +38,25 @@ def _columns_table(view: Overview) -> Table:
 
 def imputation(subject: Subject) -> Section:
     view = subject.view
+    of_truths = "; of yes and no, the probability of yes and its interval" if (view.kinds == "truth").any() else ""
+    of_labels = "; of labels, the probability of each" if view.labelled else ""
     text = (
         f"Mean and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row and "
-        f"all other rows{_of_classes(view)}. Point at the chart for values; choose what to see below it."
+        f"all other rows{of_truths}{of_labels}. Point at a chart for values; choose what to see below it."
     )
-    caption = f"Against {view.along_name}.{shown_part(view)}"
-    return Section("Gaps filled", [text], charts=[Chart("fans", charts.fans(view), caption, wide=True)])
+    shown = []
+    if (view.kinds != "class").any():
+        caption = f"Against {view.along_name}.{shown_part(view)}"
+        shown.append(Chart("fans", charts.fans(view), caption, wide=True))
+    if view.labelled:
+        caption = f"Labels against {view.along_name}; dots above are the labels observed.{_labels_shown(view)}"
+        shown.append(Chart("labels", charts.labels(view), caption, wide=True))
+    return Section("Gaps filled", [text], charts=shown)
 
 
-def _of_classes(view: Overview) -> str:
-    """What is drawn of yes and no, and of labels."""
-    words = "; of yes and no, the probability of yes and its interval" if (view.kinds == "truth").any() else ""
-    return words + ("; labels are not drawn" if "class" in view.kinds and "class" not in view.kinds[view.cells] else "")
+def _labels_shown(view: Overview) -> str:
+    total = int((view.kinds == "class").sum())
+    return f" {len(view.labelled)} of {total} columns of labels are shown." if len(view.labelled) < total else ""
 
 
 def shown_part(view: Overview) -> str:
@@ -58,8 +65,8 @@ def shown_part(view: Overview) -> str:
     if any(len(s.rows) < s.total for s in view.series):
         first = next(s for s in view.series if len(s.rows) < s.total)
         words += f" Of {first.total} rows the {len(first.rows)} with most gaps are shown."
-    if len(view.cells) < view.mask.shape[1]:
-        words += f" {len(view.cells)} of {view.mask.shape[1]} columns are shown."
+    if len(view.cells) < (total := int((view.kinds != "class").sum())):
+        words += f" {len(view.cells)} of {total} columns {'without labels ' * (total < len(view.kinds))}are shown."
     if len(view.series) < view.num_series:
         words += f" {len(view.series)} of {view.num_series} series are shown."
     return words

@@ -31,9 +31,12 @@ class Part:
     applies: Callable[[Subject], bool] = lambda subject: True
 
 
-def model_page(model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json)."""
-    subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation)
+def model_page(
+    model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = (), unfinished: str = ""
+) -> str:
+    """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json),
+    `unfinished` says how to go on with one that was stopped."""
+    subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished)
     name = type(model).__name__
     return html(f"{name}: a fitted model", _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
 
@@ -102,7 +105,7 @@ SECTIONS = (
     Part(found.maps, lambda s: s.view.is_map),
     Part(found.hyperparameters, lambda s: bool(s.view.hyperparameters) or s.view.inducing is not None),
     Part(belief.calibration, lambda s: len(s.view.pit) > 0),
-    Part(belief.scores, lambda s: bool(s.tests)),
+    Part(belief.scores, lambda s: bool(s.tests or s.unfinished)),
     Part(belief.traces),
     Part(_settings),
 )

@@ -14,11 +14,13 @@ MOST_TABLE_ROWS = 60
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What a page is about: a view of the model, the roles of its columns, and a test on hidden cells if there was."""
+    """What a page is about: a view of the model, the roles of its columns, a test on hidden cells if there was, and a
+    sentence about one that was begun and not finished."""
 
     view: Overview
     columns: Any = None
     evaluation: Sequence[Mapping[str, Any]] = ()
+    unfinished: str = ""
 
     @property
     def model(self) -> Any:

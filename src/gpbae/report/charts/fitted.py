@@ -7,7 +7,7 @@ import numpy as np
 
 from gpbae.overview import LEVEL, Bands, Overview
 from gpbae.plots import BLACK, BLUE, COLOURS, GREY, VERMILION, smooth_density
-from gpbae.report.charts.style import menu, rounded, styled, switch
+from gpbae.report.charts.style import APART, menu, rounded, styled, switch, titled
 
 TALL = 340
 MOST_COLUMNS = 40
@@ -20,47 +20,107 @@ def fans(view: Overview) -> Any:
     """Cells along x: observed, mean and interval; the reader chooses column and series, and what to show."""
     names = [view.cell_names[c] for c in view.cells]
     seen = view.observed(view.rows)[:, view.cells]
-    return _fan(view, view.fans(), names, "column", seen)
+    return titled(_fan(view, view.fans(), names, "column", seen), [view.measure(int(c)) for c in view.cells], "thing")
 
 
 def latents(view: Overview) -> Any:
     """Latent functions along x with their bands."""
     bands = view.latents()
-    return _fan(view, bands, [f"latent {i}" for i in range(bands.mean.shape[1])], "latent")
+    names = [f"latent {i}" for i in range(bands.mean.shape[1])]
+    return titled(_fan(view, bands, names, "latent"), names, "thing")
 
 
 def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.ndarray | None = None) -> Any:
     import altair as alt
 
-    where = view.dated(view.along[view.rows]) or [rounded(x, 10) for x in view.along[view.rows]]
-    which = [g for g, s in enumerate(view.series) for _ in s.rows]
+    where, which = _places(view)
     cells = np.full(bands.mean.shape, np.nan) if seen is None else seen
     rows = [_point(where[n], which[n], k, bands, n, cells[n, k]) for n in range(len(where)) for k in range(len(names))]
-    choices = [menu("thing", what, names)]
-    if len(view.series) > 1:
-        choices.append(menu("series", "series", [s.label for s in view.series]))
     switches = [switch("mean", "mean"), switch("band", f"{LEVEL:.0%} interval")]
     switches += [] if seen is None else [switch("dots", "observed")]
-    wanted = "datum.k == thing" + (" && datum.g == series" if len(view.series) > 1 else "")
-    base = alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
-    kind = "T" if isinstance(where[0], str) else "Q"
-    x = alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind), axis=_axis(kind, where))
+    choices, base = _chosen(view, rows, what, names)
+    x, kind = _along(view, where)
     y = alt.Scale(zero=False)
     band = base.mark_area(color=BLUE, opacity=alt.expr("band ? 0.2 : 0")).encode(
-        x, alt.Y("low:Q", title="value", scale=y), alt.Y2("high:Q")
+        x, alt.Y("low:Q", title=None, scale=y), alt.Y2("high:Q")
     )
-    line = base.mark_line(color=BLUE, strokeWidth=1.6, opacity=alt.expr("mean ? 1 : 0")).encode(x, alt.Y("mean:Q"))
+    line = base.mark_line(color=BLUE, strokeWidth=1.6, opacity=alt.expr("mean ? 1 : 0")).encode(
+        x, alt.Y("mean:Q", title=None)
+    )
     layers = [band, line]
     if seen is not None:
         dots = base.mark_circle(color=BLACK, size=22, opacity=alt.expr("dots ? 0.85 : 0"))
-        layers.append(dots.transform_filter("isValid(datum.seen)").encode(x, alt.Y("seen:Q")))
+        layers.append(dots.transform_filter("isValid(datum.seen)").encode(x, alt.Y("seen:Q", title=None)))
     tips = [_place("x", kind, view.along_title), *(_tip(f, f) for f in ("mean", "low", "high"))]
     tips += [] if seen is None else [alt.Tooltip("seen:Q", title="observed", format=".4g")]
     near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x"], empty=False)
     spot = base.mark_point(color=VERMILION, filled=True, size=70).encode(
-        x, alt.Y("mean:Q"), opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
+        x, alt.Y("mean:Q", title=None), opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
     )
     return styled(alt.layer(*layers, spot.add_params(near)).add_params(*choices, *switches), TALL)
+
+
+def _places(view: Overview) -> tuple[list, list[int]]:
+    """Of every drawn row, where it lies and which series it is of."""
+    where = view.dated(view.along[view.rows]) or [rounded(x, 10) for x in view.along[view.rows]]
+    return where, [g for g, s in enumerate(view.series) for _ in s.rows]
+
+
+def _chosen(view: Overview, rows: list[dict], what: str, names: list[str]) -> tuple[list, Any]:
+    """Menus of things, and of series where there are several; and a chart of the rows that are chosen there."""
+    import altair as alt
+
+    several = len(view.series) > 1
+    menus = [menu("thing", what, names)]
+    menus += [menu("series", "series", [s.label for s in view.series])] if several else []
+    wanted = "datum.k == thing" + (" && datum.g == series" if several else "")
+    return menus, alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
+
+
+def _along(view: Overview, where: list) -> tuple[Any, str]:
+    """The axis that rows are drawn along, and its kind."""
+    import altair as alt
+
+    kind = "T" if isinstance(where[0], str) else "Q"
+    return alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind), axis=_axis(kind, where)), kind
+
+
+def labels(view: Overview) -> Any:
+    """Labels along x: the probability of each, stacked, and above them the label that was observed; a click on the
+    legend leaves the labels clicked."""
+    import altair as alt
+
+    where, which = _places(view)
+    names = [view.cell_names[c] for c in view.labelled]
+    found = [view.label_chances(c) for c in view.labelled]
+    rows = [{"x": where[n], "g": which[n], "k": k, "c": list(range(chances.shape[1])),
+             "p": [rounded(p, 4) for p in chances[n]], "seen": None if seen[n] < 0 else int(seen[n])}
+            for k, (_, chances, seen) in enumerate(found) for n in range(len(where))]  # fmt: skip
+    menus, base = _chosen(view, rows, "column", names)
+    (x, kind), words = _along(view, where), alt.param(name="words", value=[list(called) for called, _, _ in found])
+    observed = "isValid(datum.seen) ? words[datum.k][datum.seen] : 'missing'"
+    each = base.transform_calculate(observed=observed).transform_flatten(["c", "p"])
+    each = each.transform_calculate(label="words[datum.k][datum.c]")
+    picked = alt.selection_point(name="picked", fields=["label"], bind="legend", toggle="true")
+    legend = alt.Legend(title="label (click to toggle)", orient="top", columns=3, labelLimit=110, symbolType="square")
+    colour = alt.Color("label:N", scale=alt.Scale(range=list(COLOURS)), legend=legend)
+    y = alt.Y("p:Q", title=None, stack="zero", scale=alt.Scale(domain=[0, 1.08], nice=False),
+              axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%"))  # fmt: skip
+    order = alt.Order("c:Q")
+    area = each.mark_area(line=False).encode(
+        x, y, colour, order=order, opacity=alt.condition(picked, alt.value(0.75), alt.value(0.08))
+    )
+    dots = each.transform_filter("datum.c == datum.seen").transform_calculate(top="1.04")
+    dots = dots.mark_circle(size=26, opacity=alt.expr("dots ? 1 : 0")).encode(x, alt.Y("top:Q", title=None), colour)
+    near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x", "label"], empty=False)
+    tips = [_place("x", kind, view.along_title), alt.Tooltip("label:N"),
+            alt.Tooltip("p:Q", title="probability", format=".1%"), alt.Tooltip("observed:N")]  # fmt: skip
+    spot = each.mark_point(color=BLACK, filled=True, size=50).encode(
+        x, y, order=order, detail="label:N", opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
+    )
+    chart = alt.layer(area.add_params(picked), dots, spot.add_params(near))
+    chart = chart.add_params(*menus, switch("dots", "observed"), words)
+    return styled(titled(chart, [f"probability of each {name}" for name in names], "thing"), TALL)
 
 
 def _point(x, g: int, k: int, bands: Bands, n: int, seen: float) -> dict[str, Any]:
@@ -81,10 +141,10 @@ def _axis(kind: str, places: list) -> Any:
     import altair as alt
 
     if kind == "Q":
-        return alt.Axis(labelOverlap="greedy", labelSeparation=4)
+        return alt.Axis(labelOverlap="greedy", labelSeparation=APART)
     days = np.ptp(np.array([place.rstrip("Z") for place in places], "datetime64[s]")) / np.timedelta64(1, "D")
     words = "%d %b %H:%M" if days < 8 else "%d %b" if days < 300 else "%b %Y"
-    return alt.Axis(format=words, tickCount=8, labelOverlap="parity")
+    return alt.Axis(format=words, tickCount=8, labelOverlap="parity", labelSeparation=APART)
 
 
 def _place(field: str, kind: str, title: str) -> Any:
@@ -229,7 +289,7 @@ def densities(named: Mapping[str, np.ndarray]) -> Any:
         for c, chain in enumerate(draws):
             points = zip(grid, smooth_density(chain, grid), strict=True)
             rows += [{"k": k, "chain": c + 1, "x": rounded(a, 5), "value": rounded(d, 4)} for a, d in points]
-    return _chains(rows, list(named), "value", "posterior density")
+    return _chains(rows, list(named), None, "posterior density")
 
 
 def traces(named: Mapping[str, np.ndarray]) -> Any:
@@ -237,7 +297,7 @@ def traces(named: Mapping[str, np.ndarray]) -> Any:
     chosen = dict(list(named.items())[:MOST_SCALARS])
     rows = [{"k": k, "chain": c + 1, "x": i + 1, "value": rounded(value, 5)} for k, draws in enumerate(chosen.values())
             for c, chain in enumerate(draws) for i, value in enumerate(chain)]  # fmt: skip
-    return _chains(rows, list(chosen), "draw", "value")
+    return _chains(rows, list(chosen), "draw", None)
 
 
 def _chains(rows, names, x_title, y_title) -> Any:
@@ -254,9 +314,9 @@ def _chains(rows, names, x_title, y_title) -> Any:
         alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=False)),
         alt.Color("chain:N", scale=colours, legend=legend),
         opacity=alt.condition(picked, alt.value(0.85), alt.value(0.05)),
-        tooltip=["chain:N", alt.Tooltip("x:Q", title=x_title), _tip("value", y_title)],
+        tooltip=["chain:N", alt.Tooltip("x:Q", title=x_title or "value"), _tip("value", y_title or "value")],
     )
-    return styled(chart.add_params(picked, menu("quantity", "quantity", names)))
+    return styled(titled(chart.add_params(picked, menu("quantity", "quantity", names)), names, "quantity"))
 
 
 def maps(view: Overview) -> Any:

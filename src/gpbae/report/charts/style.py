@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 HEIGHT = 260
+APART = 8
+"""Pixels between the labels of an axis; those that would come closer are left out."""
+LONGEST_TITLE = 340
+"""In pixels, so that a telephone shows it."""
 
 
 def styled(chart: Any, height: int = HEIGHT) -> Any:
@@ -11,6 +15,8 @@ def styled(chart: Any, height: int = HEIGHT) -> Any:
     return (
         chart.properties(width="container", height=height)
         .configure_axis(gridColor="#e5e7eb", labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
+        .configure_axisQuantitative(labelOverlap="greedy", labelSeparation=APART)
+        .configure_title(anchor="start", frame="bounds", fontSize=12, fontWeight="normal", limit=LONGEST_TITLE)
         .configure_legend(orient="top", title=None, labelFontSize=12, symbolStrokeWidth=3)
         .configure_view(stroke=None)
     )
@@ -20,6 +26,14 @@ def rounded(value: Any, digits: int = 6) -> float | None:
     """Fewer digits make a smaller page; what is not a number is left out."""
     number = float(f"{float(value):.{digits}g}")
     return number if abs(number) < float("inf") else None
+
+
+def titled(chart: Any, titles: Sequence[str], chosen: str) -> Any:
+    """Above its vertical axis, what is chosen from a menu: an axis cannot change its own title."""
+    import altair as alt
+
+    chart = chart.add_params(alt.param(name="titles", value=list(titles)))
+    return chart.properties(title=alt.TitleParams(alt.expr(f"titles[{chosen}]")))
 
 
 def menu(name: str, title: str, labels: Sequence[str]) -> Any:
