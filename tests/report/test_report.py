@@ -143,8 +143,8 @@ def pages(model, images, tmp_path_factory):
 def labelled(tmp_path_factory):
     """Numbers, their logarithm modelled, yes and no, two columns of labels of which one has many; and its page."""
     rng, number = np.random.default_rng(0), np.arange(12)
-    y = pd.DataFrame({"level [m]": runs.Y[:, 0], "rain": np.exp(rng.standard_normal(12)), "open": number % 3 == 0,
-                      HOSTILE[0]: np.array(["calm", "<b>wild</b>"])[number % 2], "site": [f"s{i}" for i in number]})  # fmt: skip
+    y = pd.DataFrame({"level [m]": runs.Y[:, 0], "rain": np.exp(rng.standard_normal(12)), "open": number % 3 == 0})
+    y = y.assign(**{HOSTILE[0]: np.array(["calm", "<b>wild</b>"])[number % 2], "site": [f"s{i}" for i in number]})
     y.loc[4, HOSTILE[0]] = None
     arguments = runs.QUICK | dict(num_inducing=3, progress=False, transform={"rain": "log"})
     model = SGPBAE(**arguments).fit(X, y, np.repeat(["u", "v"], 6))

@@ -14,6 +14,8 @@ MOST_COLUMNS = 40
 MOST_SCALARS = 24
 NUM_GRID = 80
 MOST_DOTS = 800
+ABOVE = 1.04
+"""Where observed labels stand over their probabilities, which end at 1."""
 
 
 def fans(view: Overview) -> Any:
@@ -90,37 +92,44 @@ def labels(view: Overview) -> Any:
     legend leaves the labels clicked."""
     import altair as alt
 
-    where, which = _places(view)
-    names = [view.cell_names[c] for c in view.labelled]
-    found = [view.label_chances(c) for c in view.labelled]
-    rows = [{"x": where[n], "g": which[n], "k": k, "c": list(range(chances.shape[1])),
-             "p": [rounded(p, 4) for p in chances[n]], "seen": None if seen[n] < 0 else int(seen[n])}
-            for k, (_, chances, seen) in enumerate(found) for n in range(len(where))]  # fmt: skip
-    menus, base = _chosen(view, rows, "column", names)
-    (x, kind), words = _along(view, where), alt.param(name="words", value=[list(called) for called, _, _ in found])
-    observed = "isValid(datum.seen) ? words[datum.k][datum.seen] : 'missing'"
-    each = base.transform_calculate(observed=observed).transform_flatten(["c", "p"])
-    each = each.transform_calculate(label="words[datum.k][datum.c]")
+    where, _ = _places(view)
+    names, found = [view.cell_names[c] for c in view.labelled], [view.label_chances(c) for c in view.labelled]
+    menus, base = _chosen(view, _label_rows(view, found), "column", names)
+    words = alt.param(name="words", value=[called for called, _, _ in found])
+    each = base.transform_calculate(observed="isValid(datum.seen) ? words[datum.k][datum.seen] : 'missing'")
+    each = each.transform_flatten(["c", "p"]).transform_calculate(label="words[datum.k][datum.c]")
     picked = alt.selection_point(name="picked", fields=["label"], bind="legend", toggle="true")
     legend = alt.Legend(title="label (click to toggle)", orient="top", columns=3, labelLimit=110, symbolType="square")
     colour = alt.Color("label:N", scale=alt.Scale(range=list(COLOURS)), legend=legend)
-    y = alt.Y("p:Q", title=None, stack="zero", scale=alt.Scale(domain=[0, 1.08], nice=False),
-              axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%"))  # fmt: skip
-    order = alt.Order("c:Q")
-    area = each.mark_area(line=False).encode(
-        x, y, colour, order=order, opacity=alt.condition(picked, alt.value(0.75), alt.value(0.08))
-    )
-    dots = each.transform_filter("datum.c == datum.seen").transform_calculate(top="1.04")
-    dots = dots.mark_circle(size=26, opacity=alt.expr("dots ? 1 : 0")).encode(x, alt.Y("top:Q", title=None), colour)
+    (x, kind), y, order = _along(view, where), _stacked(), alt.Order("c:Q")
+    shade = alt.condition(picked, alt.value(0.75), alt.value(0.08))
+    area = each.mark_area(line=False).encode(x, y, colour, order, opacity=shade)
+    dots = each.transform_filter("datum.c == datum.seen").mark_circle(size=26, opacity=alt.expr("dots ? 1 : 0"))
     near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x", "label"], empty=False)
     tips = [_place("x", kind, view.along_title), alt.Tooltip("label:N"),
             alt.Tooltip("p:Q", title="probability", format=".1%"), alt.Tooltip("observed:N")]  # fmt: skip
     spot = each.mark_point(color=BLACK, filled=True, size=50).encode(
-        x, y, order=order, detail="label:N", opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
+        x, y, order, detail="label:N", opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
     )
-    chart = alt.layer(area.add_params(picked), dots, spot.add_params(near))
-    chart = chart.add_params(*menus, switch("dots", "observed"), words)
+    layers = area.add_params(picked), dots.encode(x, alt.YDatum(ABOVE), colour), spot.add_params(near)
+    chart = alt.layer(*layers).add_params(*menus, switch("dots", "observed"), words)
     return styled(titled(chart, [f"probability of each {name}" for name in names], "thing"), TALL)
+
+
+def _label_rows(view: Overview, found: list[tuple]) -> list[dict[str, Any]]:
+    """A row for every drawn row and column of labels, with all probabilities, to be taken apart where it is shown."""
+    where, which = _places(view)
+    return [{"x": where[n], "g": which[n], "k": k, "c": list(range(chances.shape[1])),
+             "p": [rounded(p, 4) for p in chances[n]], "seen": None if seen[n] < 0 else int(seen[n])}
+            for k, (_, chances, seen) in enumerate(found) for n in range(len(where))]  # fmt: skip
+
+
+def _stacked() -> Any:
+    """Probabilities on top of each other, with room above them."""
+    import altair as alt
+
+    axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%")
+    return alt.Y("p:Q", title=None, stack="zero", scale=alt.Scale(domain=[0, 2 * ABOVE - 1], nice=False), axis=axis)
 
 
 def _point(x, g: int, k: int, bands: Bands, n: int, seen: float) -> dict[str, Any]:
