@@ -3,16 +3,14 @@
 A user's names are data and labels here, never field names or expressions, so they cannot become code.
 """
 
+from gpbae.report.charts.along import fans, labels, latents
 from gpbae.report.charts.fitted import (
     calibration,
     densities,
-    fans,
     histogram,
     inducing_places,
     inducing_ranks,
     intervals,
-    labels,
-    latents,
     maps,
     missingness,
     traces,

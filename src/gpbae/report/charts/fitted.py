@@ -1,173 +1,18 @@
-"""Charts of a fitted model."""
+"""Charts of a fitted model: gaps, calibration, hyper-parameters, maps."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gpbae.overview import LEVEL, Bands, Overview
-from gpbae.plots import BLACK, BLUE, COLOURS, GREY, VERMILION, smooth_density
-from gpbae.report.charts.style import APART, menu, rounded, styled, switch, titled
+from gpbae.overview import LEVEL, Overview
+from gpbae.plots import BLUE, COLOURS, GREY, VERMILION, smooth_density
+from gpbae.report.charts.style import TALL, axis_along, menu, place_tip, rounded, styled, tight, tip, titled
 
-TALL = 340
 MOST_COLUMNS = 40
 MOST_SCALARS = 24
 NUM_GRID = 80
 MOST_DOTS = 800
-ABOVE = 1.04
-"""Where observed labels stand over their probabilities, which end at 1."""
-
-
-def fans(view: Overview) -> Any:
-    """Cells along x: observed, mean and interval; the reader chooses column and series, and what to show."""
-    names = [view.cell_names[c] for c in view.cells]
-    seen = view.observed(view.rows)[:, view.cells]
-    return titled(_fan(view, view.fans(), names, "column", seen), [view.measure(int(c)) for c in view.cells], "thing")
-
-
-def latents(view: Overview) -> Any:
-    """Latent functions along x with their bands."""
-    bands = view.latents()
-    names = [f"latent {i}" for i in range(bands.mean.shape[1])]
-    return titled(_fan(view, bands, names, "latent"), names, "thing")
-
-
-def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.ndarray | None = None) -> Any:
-    import altair as alt
-
-    where, which = _places(view)
-    cells = np.full(bands.mean.shape, np.nan) if seen is None else seen
-    rows = [_point(where[n], which[n], k, bands, n, cells[n, k]) for n in range(len(where)) for k in range(len(names))]
-    switches = [switch("mean", "mean"), switch("band", f"{LEVEL:.0%} interval")]
-    switches += [] if seen is None else [switch("dots", "observed")]
-    choices, base = _chosen(view, rows, what, names)
-    x, kind = _along(view, where)
-    y = alt.Scale(zero=False)
-    band = base.mark_area(color=BLUE, opacity=alt.expr("band ? 0.2 : 0")).encode(
-        x, alt.Y("low:Q", title=None, scale=y), alt.Y2("high:Q")
-    )
-    line = base.mark_line(color=BLUE, strokeWidth=1.6, opacity=alt.expr("mean ? 1 : 0")).encode(
-        x, alt.Y("mean:Q", title=None)
-    )
-    layers = [band, line]
-    if seen is not None:
-        dots = base.mark_circle(color=BLACK, size=22, opacity=alt.expr("dots ? 0.85 : 0"))
-        layers.append(dots.transform_filter("isValid(datum.seen)").encode(x, alt.Y("seen:Q", title=None)))
-    tips = [_place("x", kind, view.along_title), *(_tip(f, f) for f in ("mean", "low", "high"))]
-    tips += [] if seen is None else [alt.Tooltip("seen:Q", title="observed", format=".4g")]
-    near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x"], empty=False)
-    spot = base.mark_point(color=VERMILION, filled=True, size=70).encode(
-        x, alt.Y("mean:Q", title=None), opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
-    )
-    return styled(alt.layer(*layers, spot.add_params(near)).add_params(*choices, *switches), TALL)
-
-
-def _places(view: Overview) -> tuple[list, list[int]]:
-    """Of every drawn row, where it lies and which series it is of."""
-    where = view.dated(view.along[view.rows]) or [rounded(x, 10) for x in view.along[view.rows]]
-    return where, [g for g, s in enumerate(view.series) for _ in s.rows]
-
-
-def _chosen(view: Overview, rows: list[dict], what: str, names: list[str]) -> tuple[list, Any]:
-    """Menus of things, and of series where there are several; and a chart of the rows that are chosen there."""
-    import altair as alt
-
-    several = len(view.series) > 1
-    menus = [menu("thing", what, names)]
-    menus += [menu("series", "series", [s.label for s in view.series])] if several else []
-    wanted = "datum.k == thing" + (" && datum.g == series" if several else "")
-    return menus, alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
-
-
-def _along(view: Overview, where: list) -> tuple[Any, str]:
-    """The axis that rows are drawn along, and its kind."""
-    import altair as alt
-
-    kind = "T" if isinstance(where[0], str) else "Q"
-    return alt.X(f"x:{kind}", title=view.along_title, scale=_tight(kind), axis=_axis(kind, where)), kind
-
-
-def labels(view: Overview) -> Any:
-    """Labels along x: the probability of each, stacked, and above them the label that was observed; a click on the
-    legend leaves the labels clicked."""
-    import altair as alt
-
-    where, _ = _places(view)
-    names, found = [view.cell_names[c] for c in view.labelled], [view.label_chances(c) for c in view.labelled]
-    menus, base = _chosen(view, _label_rows(view, found), "column", names)
-    words = alt.param(name="words", value=[called for called, _, _ in found])
-    each = base.transform_calculate(observed="isValid(datum.seen) ? words[datum.k][datum.seen] : 'missing'")
-    each = each.transform_flatten(["c", "p"]).transform_calculate(label="words[datum.k][datum.c]")
-    picked = alt.selection_point(name="picked", fields=["label"], bind="legend", toggle="true")
-    legend = alt.Legend(title="label (click to toggle)", orient="top", columns=3, labelLimit=110, symbolType="square")
-    colour = alt.Color("label:N", scale=alt.Scale(range=list(COLOURS)), legend=legend)
-    (x, kind), y, order = _along(view, where), _stacked(), alt.Order("c:Q")
-    shade = alt.condition(picked, alt.value(0.75), alt.value(0.08))
-    area = each.mark_area(line=False).encode(x, y, colour, order, opacity=shade)
-    dots = each.transform_filter("datum.c == datum.seen").mark_circle(size=26, opacity=alt.expr("dots ? 1 : 0"))
-    near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x", "label"], empty=False)
-    tips = [_place("x", kind, view.along_title), alt.Tooltip("label:N"),
-            alt.Tooltip("p:Q", title="probability", format=".1%"), alt.Tooltip("observed:N")]  # fmt: skip
-    spot = each.mark_point(color=BLACK, filled=True, size=50).encode(
-        x, y, order, detail="label:N", opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
-    )
-    layers = area.add_params(picked), dots.encode(x, alt.YDatum(ABOVE), colour), spot.add_params(near)
-    chart = alt.layer(*layers).add_params(*menus, switch("dots", "observed"), words)
-    return styled(titled(chart, [f"probability of each {name}" for name in names], "thing"), TALL)
-
-
-def _label_rows(view: Overview, found: list[tuple]) -> list[dict[str, Any]]:
-    """A row for every drawn row and column of labels, with all probabilities, to be taken apart where it is shown."""
-    where, which = _places(view)
-    return [{"x": where[n], "g": which[n], "k": k, "c": list(range(chances.shape[1])),
-             "p": [rounded(p, 4) for p in chances[n]], "seen": None if seen[n] < 0 else int(seen[n])}
-            for k, (_, chances, seen) in enumerate(found) for n in range(len(where))]  # fmt: skip
-
-
-def _stacked() -> Any:
-    """Probabilities on top of each other, with room above them."""
-    import altair as alt
-
-    axis = alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".0%")
-    return alt.Y("p:Q", title=None, stack="zero", scale=alt.Scale(domain=[0, 2 * ABOVE - 1], nice=False), axis=axis)
-
-
-def _point(x, g: int, k: int, bands: Bands, n: int, seen: float) -> dict[str, Any]:
-    point = {"x": x, "g": g, "k": k, "mean": rounded(bands.mean[n, k], 5), "low": rounded(bands.low[n, k], 5),
-             "high": rounded(bands.high[n, k], 5)}  # fmt: skip
-    return point if np.isnan(seen) else {**point, "seen": rounded(seen, 5)}
-
-
-def _tight(kind: str) -> Any:
-    """From the first to the last place; only numbers could begin at zero."""
-    import altair as alt
-
-    return alt.Scale(nice=False, type="utc") if kind == "T" else alt.Scale(nice=False, zero=False)
-
-
-def _axis(kind: str, places: list) -> Any:
-    """Of numbers, labels that keep apart; of dates, few that say the day, and the hour where days are few."""
-    import altair as alt
-
-    if kind == "Q":
-        return alt.Axis(labelOverlap="greedy", labelSeparation=APART)
-    days = np.ptp(np.array([place.rstrip("Z") for place in places], "datetime64[s]")) / np.timedelta64(1, "D")
-    words = "%d %b %H:%M" if days < 8 else "%d %b" if days < 300 else "%b %Y"
-    return alt.Axis(format=words, tickCount=8, labelOverlap="parity", labelSeparation=APART)
-
-
-def _place(field: str, kind: str, title: str) -> Any:
-    """A number, or a date as it is in the table wherever the page is read."""
-    import altair as alt
-
-    clock = {"timeUnit": "utcyearmonthdatehoursminutesseconds", "format": "%Y-%m-%d %H:%M"} if kind == "T" else {}
-    return alt.Tooltip(f"{field}:{kind}", title=title, **clock)
-
-
-def _tip(field: str, title: str) -> Any:
-    import altair as alt
-
-    return alt.Tooltip(f"{field}:Q", title=title, format=".4g")
 
 
 def missingness(view: Overview) -> Any:
@@ -185,7 +30,7 @@ def missingness(view: Overview) -> Any:
              "until": dates[ends[i + 1] - 1]}) for i in range(len(share)) for c in chosen]  # fmt: skip
     tips = ["column:N", alt.Tooltip("from:Q", title="from row"), alt.Tooltip("to:Q", title="to row"),
             alt.Tooltip("share:Q", title="missing", format=".1%")]  # fmt: skip
-    tips += [] if dates is None else [_place("since", "T", "from"), _place("until", "T", "to")]
+    tips += [] if dates is None else [place_tip("since", "T", "from"), place_tip("until", "T", "to")]
     ramp = alt.Scale(domain=[0, 1], range=["#eef2f7", "#08306b"])
     colour = alt.Color("share:Q", scale=ramp, legend=alt.Legend(title="missing", format=".0%", gradientLength=160))
     chart = alt.Chart(alt.Data(values=rows)).mark_rect().encode(
@@ -251,17 +96,17 @@ def inducing_ranks(view: Overview, places: np.ndarray) -> Any:
     rows = [{"rank": m + 1} | {field: values[m] for field, values in parts} for m in range(len(low))]
     y = alt.Y("rank:Q", title="inducing input", scale=alt.Scale(zero=False, reverse=True))
     kind = "T" if view.along_name in view.dates else "Q"
-    return _rules(rows, y, "rank:Q", view.along_title, _tight(kind), 260, kind)
+    return _rules(rows, y, "rank:Q", view.along_title, tight(kind), 260, kind)
 
 
 def _rules(rows, y, name, title, scale, height, kind="Q") -> Any:
     import altair as alt
 
     fields = ("median", "low", "high")
-    tips = [name, *(_tip(f, f) if kind == "Q" else _place(f, kind, f) for f in fields)]
+    tips = [name, *(tip(f, f) if kind == "Q" else place_tip(f, kind, f) for f in fields)]
     base = alt.Chart(alt.Data(values=rows)).encode(y, tooltip=tips)
     spans = base.mark_rule(strokeWidth=3, color=BLUE, opacity=0.5)
-    axis = _axis(kind, [row[f] for row in rows for f in fields])
+    axis = axis_along(kind, [row[f] for row in rows for f in fields])
     ends = spans.encode(alt.X(f"low:{kind}", title=title, scale=scale, axis=axis), alt.X2("high"))
     dots = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(alt.X(f"median:{kind}", title=title))
     return styled(ends + dots, height)
@@ -323,7 +168,7 @@ def _chains(rows, names, x_title, y_title) -> Any:
         alt.Y("value:Q", title=y_title, scale=alt.Scale(zero=False)),
         alt.Color("chain:N", scale=colours, legend=legend),
         opacity=alt.condition(picked, alt.value(0.85), alt.value(0.05)),
-        tooltip=["chain:N", alt.Tooltip("x:Q", title=x_title or "value"), _tip("value", y_title or "value")],
+        tooltip=["chain:N", alt.Tooltip("x:Q", title=x_title or "value"), tip("value", y_title or "value")],
     )
     return styled(titled(chart.add_params(picked, menu("quantity", "quantity", names)), names, "quantity"))
 
@@ -343,7 +188,7 @@ def maps(view: Overview) -> Any:
     x, y = _plane(view)
     first, second = (view.input_names[i] for i in view.quantities)
     tips = [alt.Tooltip("a:Q", title=first), alt.Tooltip("b:Q", title=second),
-            *(_tip(f, f) for f in ("mean", "low", "high"))]  # fmt: skip
+            *(tip(f, f) for f in ("mean", "low", "high"))]  # fmt: skip
     legend = alt.Legend(gradientLength=200)
     chart = alt.Chart(alt.Data(values=rows)).transform_filter("datum.k == quantity")
     chart = chart.transform_calculate(shade="kind == 0 ? datum.mean : (datum.high - datum.low) / 2")

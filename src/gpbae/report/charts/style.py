@@ -1,9 +1,11 @@
-"""What all charts share: width, fonts, rounding, menus and switches."""
+"""What all charts share: width, fonts, rounding, axes, tips, menus and switches."""
 
 from collections.abc import Sequence
 from typing import Any
 
-HEIGHT = 260
+import numpy as np
+
+HEIGHT, TALL = 260, 340
 APART = 8
 """Pixels between the labels of an axis; those that would come closer are left out."""
 LONGEST_TITLE = 340
@@ -49,3 +51,35 @@ def switch(name: str, title: str) -> Any:
     import altair as alt
 
     return alt.param(name=name, value=True, bind=alt.binding_checkbox(name=title))
+
+
+def tight(kind: str) -> Any:
+    """From the first to the last place; only numbers could begin at zero."""
+    import altair as alt
+
+    return alt.Scale(nice=False, type="utc") if kind == "T" else alt.Scale(nice=False, zero=False)
+
+
+def axis_along(kind: str, places: list) -> Any:
+    """Of numbers, labels that keep apart; of dates, few that say the day, and the hour where days are few."""
+    import altair as alt
+
+    if kind == "Q":
+        return alt.Axis(labelOverlap="greedy", labelSeparation=APART)
+    days = np.ptp(np.array([place.rstrip("Z") for place in places], "datetime64[s]")) / np.timedelta64(1, "D")
+    words = "%d %b %H:%M" if days < 8 else "%d %b" if days < 300 else "%b %Y"
+    return alt.Axis(format=words, tickCount=8, labelOverlap="parity", labelSeparation=APART)
+
+
+def place_tip(field: str, kind: str, title: str) -> Any:
+    """A number, or a date as it is in the table wherever the page is read."""
+    import altair as alt
+
+    clock = {"timeUnit": "utcyearmonthdatehoursminutesseconds", "format": "%Y-%m-%d %H:%M"} if kind == "T" else {}
+    return alt.Tooltip(f"{field}:{kind}", title=title, **clock)
+
+
+def tip(field: str, title: str) -> Any:
+    import altair as alt
+
+    return alt.Tooltip(f"{field}:Q", title=title, format=".4g")
