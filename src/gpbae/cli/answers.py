@@ -142,8 +142,9 @@ def _beside(rows: Any, output: Path, computed: Mapping[str, Sequence[Any]]) -> A
     """Computed columns to the right of the one that they are about."""
     import pandas as pd
 
-    each = [_joined(rows[[name]], output, *computed.get(name, ())) for name in rows.columns]
-    return pd.concat(each, axis=1)
+    if not computed:
+        return rows
+    return pd.concat([_joined(rows[[name]], output, *computed.get(name, ())) for name in rows.columns], axis=1)
 
 
 def _joined(rows: Any, output: Path, *computed: Any) -> Any:
