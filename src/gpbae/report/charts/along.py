@@ -6,7 +6,19 @@ import numpy as np
 
 from gpbae.overview import LEVEL, Bands, Overview
 from gpbae.plots import BLACK, BLUE, COLOURS, VERMILION
-from gpbae.report.charts.style import TALL, axis_along, menu, place_tip, rounded, styled, switch, tight, tip, titled
+from gpbae.report.charts.style import (
+    TALL,
+    axis_along,
+    menu,
+    place_tip,
+    rounded,
+    styled,
+    switch,
+    tight,
+    tip,
+    titled,
+    word_tip,
+)
 
 ABOVE = 1.04
 """Where observed labels stand over their probabilities, which end at 1."""
@@ -74,15 +86,15 @@ def labels(view: Overview) -> Any:
     each = base.transform_calculate(observed="isValid(datum.seen) ? words[datum.k][datum.seen] : 'missing'")
     each = each.transform_flatten(["c", "p"]).transform_calculate(label="words[datum.k][datum.c]")
     picked = alt.selection_point(name="picked", fields=["label"], bind="legend", toggle="true")
-    legend = alt.Legend(title="label (click to toggle)", orient="top", columns=3, labelLimit=110, symbolType="square")
+    legend = alt.Legend(title="label (click to toggle)", orient="top", direction="vertical", symbolType="square")
     colour = alt.Color("label:N", scale=alt.Scale(range=list(COLOURS)), legend=legend)
     (x, kind), y, order = _along(view, where), _stacked(), alt.Order("c:Q")
     shade = alt.condition(picked, alt.value(0.75), alt.value(0.08))
     area = each.mark_area(line=False).encode(x, y, colour, order, opacity=shade)
     dots = each.transform_filter("datum.c == datum.seen").mark_circle(size=26, opacity=alt.expr("dots ? 1 : 0"))
     near = alt.selection_point(name="near", nearest=True, on="pointerover", fields=["x", "label"], empty=False)
-    tips = [place_tip("x", kind, view.along_title), alt.Tooltip("label:N"),
-            alt.Tooltip("p:Q", title="probability", format=".1%"), alt.Tooltip("observed:N")]  # fmt: skip
+    tips = [place_tip("x", kind, view.along_title), word_tip("label"),
+            alt.Tooltip("p:Q", title="probability", format=".1%"), word_tip("observed")]  # fmt: skip
     spot = each.mark_point(color=BLACK, filled=True, size=50).encode(
         x, y, order, detail="label:N", opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
     )

@@ -8,6 +8,7 @@ import numpy as np
 HEIGHT, TALL = 260, 340
 APART = 8
 """Pixels between the labels of an axis; those that would come closer are left out."""
+LONGEST_WORD = "60"
 LONGEST_TITLE = 340
 """In pixels, so that a telephone shows it."""
 
@@ -16,6 +17,7 @@ def styled(chart: Any, height: int = HEIGHT) -> Any:
     """Fills its column on a desk and on a telephone; legends above, where they take no width."""
     return (
         chart.properties(width="container", height=height)
+        .configure(customFormatTypes=True)
         .configure_axis(gridColor="#e5e7eb", labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
         .configure_axisQuantitative(labelOverlap="greedy", labelSeparation=APART)
         .configure_title(anchor="start", frame="bounds", fontSize=12, fontWeight="normal", limit=LONGEST_TITLE)
@@ -83,3 +85,10 @@ def tip(field: str, title: str) -> Any:
     import altair as alt
 
     return alt.Tooltip(f"{field}:Q", title=title, format=".4g")
+
+
+def word_tip(field: str) -> Any:
+    """A word, cut where it is very long: without a format of their own, words are undefined at the nearest point."""
+    import altair as alt
+
+    return alt.Tooltip(f"{field}:N", formatType="truncate", format=LONGEST_WORD)
