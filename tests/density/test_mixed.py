@@ -77,7 +77,7 @@ def test_the_page_draws_probabilities_and_no_codes(fitted):
     assert ((bands.low <= bands.mean) & (bands.mean <= bands.high))[:, alarm].all()
     assert 0 < bands.low[:, alarm].min() and bands.high[:, alarm].max() < 1
     page = report.model_page(fitted[0])
-    assert "of yes and no, the probability of yes and its interval; labels are not drawn" in page
+    assert "of yes and no, the probability of yes and its interval; of labels, the probability of each." in page
     row = '<td class="word">kind</td><td class="word">categorical</td>'
     assert re.search(row + r"<td>\d+</td><td>[\d.%]+</td><td></td>", page)
 
