@@ -124,6 +124,14 @@ FAMILIES = {
     "gaussian, per column": (per_column(), lambda eta: scipy.stats.norm(eta, COLUMN_NOISE)),
     "gaussian, with a floor": (Gaussian(noise=0.5, floor=0.4), lambda eta: scipy.stats.norm(eta, 0.5)),
     "student-t": (StudentT(scale=0.5, freedom=7.0), lambda eta: scipy.stats.t(7.0, eta, 0.5)),
+    "student-t, per column, with a floor": (
+        eqx.tree_at(
+            lambda s: s.log_scale,
+            StudentT(freedom=7.0, per_column=True, floor=0.05),
+            0.5 * jnp.log(COLUMN_NOISE**2 - 0.05**2),
+        ),
+        lambda eta: scipy.stats.t(7.0, eta, COLUMN_NOISE),
+    ),
     "heteroscedastic": (HeteroscedasticGaussian(), _heteroscedastic),
     "bernoulli": (
         with_offset(Bernoulli(), ODDS),
@@ -375,5 +383,12 @@ def test_noise_never_falls_below_its_floor_and_is_shown_as_it_is():
     np.testing.assert_allclose(
         Blocks((quiet, StudentT(scale=0.2)), ((0, 1, 2, 3), (4,))).natural().members[1].log_scale, 0.2
     )
-    with pytest.raises(InputError, match="floor must be at least 0 and below its noise"):
-        Gaussian(noise=0.3, floor=0.3)
+    student = StudentT(scale=0.3, per_column=True, floor=0.1).initialise(np.zeros((2, 4)), np.ones((2, 4), bool))
+    np.testing.assert_allclose(student.natural().log_scale, np.full(4, 0.3))
+    np.testing.assert_allclose(student.natural().log_excess, 2.0)
+    assert eqx.filter(student, student.sampled()).natural().log_excess is not None
+    held = StudentT(scale=0.3, learn_freedom=False)
+    assert eqx.filter(held, held.sampled()).natural().log_excess is None
+    for family in (Gaussian, StudentT):
+        with pytest.raises(InputError, match="floor must be at least 0 and below its noise"):
+            family(0.3, floor=0.3)

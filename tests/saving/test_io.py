@@ -13,7 +13,7 @@ import pytest
 from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, load
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
-from gpbae.likelihoods import Bernoulli, Gaussian
+from gpbae.likelihoods import Bernoulli, Gaussian, StudentT
 from gpbae.saving import io, storage, values
 from kept import assert_survives
 
@@ -300,7 +300,10 @@ def test_pickles_and_other_files_are_refused(copy, tmp_path):
         load(copy, network=1)
 
 
-@pytest.mark.parametrize(("likelihood", "later"), [(Gaussian(noise=0.4), "floor"), (Bernoulli(), "offset")])
+@pytest.mark.parametrize(
+    ("likelihood", "later"),
+    [(Gaussian(noise=0.4), "floor"), (Bernoulli(), "offset"), (StudentT(), "per_column"), (StudentT(), "floor")],
+)
 def test_a_field_that_came_later_means_what_was_before(likelihood, later):
     """Models saved before floors and offsets still load, and say what they said."""
     writer = values.Writer()

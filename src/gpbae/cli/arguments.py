@@ -50,8 +50,9 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def suited(name: str, y: Any) -> dict[str, Any]:
-    """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a noise for each
-    column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they are."""
+    """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a Student-t noise
+    for each column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they
+    are."""
     if not hasattr(estimators, name):
         return {}
     kinds = _kinds(y)
@@ -93,10 +94,11 @@ def _kinds(y: Any) -> dict[str, str]:
 
 
 def _with_noises(others: list[str]) -> Any:
-    """Real columns with a noise each; the others with what suits them, which must not cost the real ones theirs."""
-    from gpbae.likelihoods import Gaussian, Mixed
+    """Real columns with a noise each, whose tails may be heavy: what latents cannot say of a column is seldom normal.
+    The others with what suits them, which must not cost the real ones theirs."""
+    from gpbae.likelihoods import Mixed, StudentT
 
-    noisy = Gaussian(per_column=True, floor=NOISE_FLOOR)
+    noisy = StudentT(per_column=True, floor=NOISE_FLOOR)
     return Mixed(dict.fromkeys(others, "auto"), default=noisy) if others else noisy
 
 

@@ -39,10 +39,7 @@ class Gaussian(AbstractReal):
     floor: float = eqx.field(static=True)
 
     def __init__(self, noise: float = 0.3, learn_noise: bool = True, per_column: bool = False, floor: float = 0.0):
-        log_noise = _log_noise(noise, "Gaussian")
-        if not 0 <= floor < noise:
-            raise InputError(f"Gaussian floor must be at least 0 and below its noise {noise}; got {floor}. Try 0.05.")
-        self.log_noise = log_noise + 0.5 * jnp.log1p(-(jnp.asarray(floor / noise, jnp.float64) ** 2))
+        self.log_noise = _log_excess_over(floor, noise, "Gaussian")
         self.learn_noise = bool(learn_noise)
         self.per_column = bool(per_column)
         self.floor = float(floor)
@@ -56,13 +53,10 @@ class Gaussian(AbstractReal):
         return eqx.tree_at(lambda g: g.log_noise, self, self.learn_noise)
 
     def natural(self) -> "Gaussian":
-        return jax.tree.map(self._above_floor, self)
-
-    def _above_floor(self, log_noise: Array) -> Array:
-        return jnp.sqrt(self.floor**2 + jnp.exp(2 * log_noise)) if self.floor else jnp.exp(log_noise)
+        return jax.tree.map(lambda a: _above(self.floor, a), self)
 
     def _noise(self, eta: Array) -> Array:
-        return like(self._above_floor(self.log_noise), eta)
+        return like(_above(self.floor, self.log_noise), eta)
 
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
         residual = jnp.where(mask, y, eta) - eta
@@ -87,31 +81,41 @@ class Gaussian(AbstractReal):
 class StudentT(AbstractReal):
     """y = η + scale · t_ν: outlying cells pull less than under a Gaussian.
 
-    The scale is in units of the standardised column.  ν > 2 keeps the variance finite; when learned, log(ν − 2) is
-    sampled.  Both are shared by all columns.
+    The scale is in units of the standardised column; `per_column` and `floor` are Gaussian's.  ν > 2 keeps the variance
+    finite; when learned, log(ν − 2) is sampled, one for all columns.
     """
 
-    log_scale: Float[Array, ""]
+    log_scale: Float[Array, "..."]
     log_excess: Float[Array, ""]
     learn_scale: bool = eqx.field(static=True)
     learn_freedom: bool = eqx.field(static=True)
+    per_column: bool = eqx.field(static=True)
+    floor: float = eqx.field(static=True)
 
-    def __init__(self, scale: float = 0.3, freedom: float = 4.0, learn_scale: bool = True, learn_freedom: bool = True):
+    def __init__(self, scale: float = 0.3, freedom: float = 4.0, learn_scale: bool = True, learn_freedom: bool = True,
+                 per_column: bool = False, floor: float = 0.0):  # fmt: skip
         if not freedom > 2:
             raise InputError(f"StudentT needs degrees of freedom above 2, for a finite variance; got {freedom}. Try 4.")
-        self.log_scale = _log_noise(scale, "StudentT")
+        self.log_scale = _log_excess_over(floor, scale, "StudentT")
         self.log_excess = jnp.log(jnp.asarray(freedom - 2.0, jnp.float64))
-        self.learn_scale = bool(learn_scale)
-        self.learn_freedom = bool(learn_freedom)
+        self.learn_scale, self.learn_freedom = bool(learn_scale), bool(learn_freedom)
+        self.per_column, self.floor = bool(per_column), float(floor)
 
     def initialise(self, values: np.ndarray, mask: np.ndarray) -> "StudentT":
-        return self
+        if not self.per_column:
+            return self
+        return eqx.tree_at(lambda s: s.log_scale, self, jnp.broadcast_to(self.log_scale, values.shape[1:]))
 
     def sampled(self) -> "StudentT":
         return eqx.tree_at(lambda s: (s.log_scale, s.log_excess), self, (self.learn_scale, self.learn_freedom))
 
+    def natural(self) -> "StudentT":
+        shown = jax.tree.map(lambda a: _above(self.floor, a), self.log_scale)
+        freedom = jax.tree.map(jnp.exp, self.log_excess)
+        return eqx.tree_at(lambda s: (s.log_scale, s.log_excess), self, (shown, freedom), is_leaf=lambda a: a is None)
+
     def _parameters(self, eta: Array) -> tuple[Array, Array]:
-        return like(jnp.exp(self.log_scale), eta), like(2.0 + jnp.exp(self.log_excess), eta)
+        return like(_above(self.floor, self.log_scale), eta), like(2.0 + jnp.exp(self.log_excess), eta)
 
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
         scale, freedom = self._parameters(eta)
@@ -189,3 +193,16 @@ def _log_noise(noise: float, name: str) -> Array:
     if not noise > 0:
         raise InputError(f"{name} noise is a standard deviation above 0; got {noise}. Try {name}(0.3).")
     return jnp.log(jnp.asarray(noise, jnp.float64))
+
+
+def _log_excess_over(floor: float, noise: float, name: str) -> Array:
+    """log s with noise² = floor² + s²."""
+    log_noise = _log_noise(noise, name)
+    if not 0 <= floor < noise:
+        raise InputError(f"{name} floor must be at least 0 and below its noise {noise}; got {floor}. Try 0.05.")
+    return log_noise + 0.5 * jnp.log1p(-(jnp.asarray(floor / noise, jnp.float64) ** 2))
+
+
+def _above(floor: float, log_excess: Array) -> Array:
+    """√(floor² + s²) of log s."""
+    return jnp.sqrt(floor**2 + jnp.exp(2 * log_excess)) if floor else jnp.exp(log_excess)

@@ -49,7 +49,11 @@ def _short(name: str) -> str:
 
 TYPES = _value_types()
 NAMES = {cls: name for name, cls in TYPES.items()}
-SINCE_VERSION_2 = {"likelihoods.Gaussian": {"floor": 0.0}, "likelihoods.Bernoulli": {"offset": None}}
+SINCE_VERSION_2 = {
+    "likelihoods.Gaussian": {"floor": 0.0},
+    "likelihoods.Bernoulli": {"offset": None},
+    "likelihoods.StudentT": {"per_column": False, "floor": 0.0},
+}
 """Fields that came later, with the value that means what was before."""
 ACTIVATION_NAMES = {function: name for name, function in networks.ACTIVATIONS.items()}
 
