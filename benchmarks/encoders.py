@@ -27,8 +27,8 @@ from gpbae.networks import MLP, FactorNet, IndexNet, PointNet
 NUM_ROWS, NUM_COLUMNS, NUM_LATENTS, NOISE = 500, 12, 3, 0.2
 ENCODERS = {"zeros and mask": MLP((20,), "tanh"), "PointNet": PointNet(), "IndexNet": IndexNet(),
             "FactorNet": FactorNet()}  # fmt: skip
-BUDGET = {"latent_dim": NUM_LATENTS, "num_inducing": 24, "num_chains": 1, "num_warmup": 150, "num_samples": 40,
-          "thinning": 2, "num_map_steps": 600, "encoder_steps": 30, "progress": False}  # fmt: skip
+BUDGET = {"latent_dim": NUM_LATENTS, "num_inducing": 24, "num_chains": 1, "num_warmup": 80, "num_samples": 25,
+          "thinning": 1, "num_map_steps": 600, "encoder_steps": 30, "progress": False}  # fmt: skip
 
 
 def table(missing: float, seed: int):

@@ -6,7 +6,8 @@ import pytest
 from arviz_stats.base import array_stats
 
 from gpbae import SGPBAE, likelihoods, weights
-from gpbae.answering import diagnostics, posterior
+from gpbae.answering import advice, diagnostics, posterior
+from gpbae.answering.advice import Trouble
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.kernels import RBF
 from gpbae.priors import NormalPrior
@@ -14,7 +15,8 @@ from gpbae.sampling.batches import Table
 
 OPTIMISED = True
 
-NOW = {"num_warmup": 300, "thinning": 10, "step_size": 0.0123, "batch_size": 64, "num_inducing": 32}
+NOW = {"num_warmup": 300, "thinning": 10, "num_samples": 50, "num_draws": 200, "step_size": 0.0123, "batch_size": 64,
+       "num_inducing": 32, "latent_noise": 0.1}  # fmt: skip
 FACTS = {"temperature": 1.0, "fraction_clamped": 0.0, "num_chains": 4, "dead": (), "now": NOW}
 
 
@@ -172,8 +174,8 @@ def test_what_inputs_alone_say_is_measured(rng, is_smooth):
                    num_warmup=40, num_samples=8, thinning=1, num_map_steps=50, progress=False).fit(x, y)  # fmt: skip
     share = model._by_inputs()
     said = [words for words in model.diagnostics().attrs["warnings"] if "Inputs alone say" in words]
-    assert share > 0.9 and not said if is_smooth else share < 0.4 and len(said) == 1
-    assert is_smooth or "num_inducing (20 now)" in said[0]
+    assert (share > 0.9) == is_smooth == (not said)
+    assert is_smooth or (share < 0.4 and "num_inducing (20 now)" in said[0])
 
 
 def test_words_say_what_to_do_where_inputs_say_little():
@@ -202,3 +204,17 @@ def test_every_trouble_comes_with_the_command_that_mends_it(trouble):
     facts, option = TROUBLES[trouble]
     facts = {"temperatures": {}, "scalars": {}} | facts
     assert any(f"in a new folder: gpbae fit … {option} --out NEW." in words for words in sentences(**facts))
+
+
+def test_advice_moves_each_setting_where_it_helps():
+    """Distance does not make eight draws fifty; warm-up shorter than a draw is rounded up anyway; noise is raised."""
+    assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 8, "num_samples": 4}).startswith("Use num_samples=8;")
+    assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).startswith("Use num_warmup=20;")
+    assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).startswith("Use latent_noise=0.2;")
+    assert advice.on_unseen(["y[0,3]"]) == "Leave it out."
+
+
+def test_one_chain_left_of_several_is_not_one_chain_asked_for():
+    said = sentences({}, num_chains=1, dead=(1, 2, 3))
+    assert not any("num_chains=4" in words for words in said)
+    assert any("diverged" in words for words in said)

@@ -6,6 +6,8 @@ from enum import Enum, auto
 from typing import Any
 
 Settings = Mapping[str, Any]
+SMALLEST_ESS = 50
+"""Effective draws; fewer make intervals rough."""
 
 
 class Trouble(Enum):
@@ -22,36 +24,56 @@ class Trouble(Enum):
     VAGUE_INPUTS = auto()
 
 
-def _half(number: float) -> float:
-    return float(f"{number / 2:.2g}")
+def _smaller_steps(now: Settings) -> Settings:
+    return {"step_size": float(f"{now['step_size'] / 2:.2g}")}
+
+
+def _longer_warmup(now: Settings) -> Settings:
+    """Warm-up is a whole number of draws apart."""
+    return {"num_warmup": 2 * max(now["num_warmup"], now["thinning"])}
+
+
+def _more_draws(now: Settings) -> Settings:
+    """Draws farther apart, unless so few are kept that no distance would make them enough."""
+    few = now["num_draws"] < 2 * SMALLEST_ESS
+    return {"num_samples": 2 * now["num_samples"]} if few else {"thinning": 2 * now["thinning"]}
+
+
+def _less_crowded(now: Settings) -> Settings:
+    if now["num_inducing"] > 1:
+        return {"num_inducing": now["num_inducing"] // 2}
+    return {"latent_noise": max(0.01, 2 * now["latent_noise"])}
 
 
 REMEDIES: dict[Trouble, Callable[[Settings], Settings]] = {
     Trouble.NOT_SAMPLED: lambda now: {"temperature": 1},
-    Trouble.LARGE_STEPS: lambda now: {"step_size": _half(now["step_size"])},
+    Trouble.LARGE_STEPS: _smaller_steps,
     Trouble.NOISY_BATCHES: lambda now: {"batch_size": 2 * now["batch_size"]},
     Trouble.ONE_CHAIN: lambda now: {"num_chains": 4},
-    Trouble.DISAGREEMENT: lambda now: {"num_warmup": 2 * now["num_warmup"]},
-    Trouble.FEW_DRAWS: lambda now: {"thinning": 2 * now["thinning"]},
-    Trouble.STUCK_KERNEL: lambda now: {"num_warmup": 2 * now["num_warmup"]},
-    Trouble.CROWDED_INPUTS: lambda now: {"latent_noise": 0.01} if now["num_inducing"] < 2
-    else {"num_inducing": now["num_inducing"] // 2},
+    Trouble.DISAGREEMENT: _longer_warmup,
+    Trouble.FEW_DRAWS: _more_draws,
+    Trouble.STUCK_KERNEL: _longer_warmup,
+    Trouble.CROWDED_INPUTS: _less_crowded,
     Trouble.VAGUE_INPUTS: lambda now: {"num_inducing": 2 * now["num_inducing"]},
-}  # fmt: skip
-"""What to fit with instead, given what was fitted with: step_size as found, batch_size of all rows if there was none,
-num_inducing 0 where there are none."""
+}
+"""What to fit with instead, given what was fitted with: the smallest step_size of a chain, batch_size of all rows if
+there was none, num_inducing and latent_noise 0 where there are none, num_draws of all chains."""
 
 
 def on(trouble: Trouble, now: Settings) -> str:
     """What to fit with instead, and the command; … stands for what was typed before."""
     changes = [f"{name}={value}" for name, value in REMEDIES[trouble](now).items()]
-    return f"Use {', '.join(changes)}, in a new folder: {_again(*(f'--set {change}' for change in changes))}."
+    command = _again(*(f"--set {change}" for change in changes))
+    return f"Use {', '.join(changes)}; on the command line, in a new folder: {command}."
 
 
 def on_unseen(columns: Sequence[str]) -> str:
-    """What to do about columns without an observed cell."""
+    """What to do about columns without an observed cell; a name with a comma is no name on the command line."""
+    words = f"Leave {'it' if len(columns) == 1 else 'them'} out"
+    if any("," in name for name in columns):
+        return f"{words}."
     names = shlex.quote(",".join(columns))
-    return f"Leave it out, in a new folder: {_again(f'--exclude {names}')}."
+    return f"{words}; on the command line, in a new folder: {_again(f'--exclude {names}')}."
 
 
 def _again(*options: str) -> str:

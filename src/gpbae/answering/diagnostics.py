@@ -6,13 +6,12 @@ import numpy as np
 import pandas as pd
 
 from gpbae.answering import advice
-from gpbae.answering.advice import Trouble
+from gpbae.answering.advice import SMALLEST_ESS, Trouble
 
 BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
 COLUMNS = ("mean", "sd", "r_hat", "ess", "kinetic_temperature", "temperature_error")
 LARGEST_RHAT = 1.1  # of the median quantity
 LARGEST_SINGLE_RHAT = 1.2  # of the worst: the largest of many is larger by chance
-SMALLEST_ESS = 50
 TEMPERATURE_TOLERANCE = 0.05
 NUM_ERRORS = 3
 SMALLEST_ACCEPTANCE = 0.2
@@ -44,7 +43,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
     return [
         *_temperature_words(frame, facts["temperature"], now),
         *_clamp_words(facts["fraction_clamped"], now),
-        *_mixing_words(frame, facts["num_chains"], now),
+        *_mixing_words(frame, facts["num_chains"] + len(facts["dead"]), now),
         *_acceptance_words(facts.get("acceptance"), now),
         *_dead_words(facts["dead"], facts.get("because", {}), now),
         *_jitter_words(np.asarray(facts.get("jitter", 0)), now),

@@ -33,6 +33,7 @@ class Inspection(Fitted):
     dead_chains_: np.ndarray
     temperature: float
     num_warmup: int
+    num_samples: int
     thinning: int
     batch_size: int | None
     step_size_: np.ndarray
@@ -53,10 +54,10 @@ class Inspection(Fitted):
 
     def _now(self) -> dict[str, Any]:
         """What was fitted with, as `advice` takes it."""
-        prior = self.model_.prior
-        return {"num_warmup": self.num_warmup, "thinning": self.thinning,
-                "batch_size": self.batch_size or len(self.table_.mask), "step_size": float(np.mean(self.step_size_)),
-                "num_inducing": len(prior.inducing_start) if isinstance(prior, SparsePrior) else 0}  # fmt: skip
+        return {"num_warmup": self.num_warmup, "thinning": self.thinning, "num_samples": self.num_samples,
+                "num_draws": self.num_chains_ * self._num_draws, "batch_size": self.batch_size or len(self.table_.mask),
+                "step_size": float(np.min(self.step_size_)), "num_inducing": getattr(self, "num_inducing", 0),
+                "latent_noise": getattr(self, "latent_noise", 0.0)}  # fmt: skip
 
     def _unseen(self) -> list[str]:
         """Columns without an observed cell."""

@@ -59,8 +59,13 @@ class VAE(Baseline):
 
     _latent_dim = Building._latent_dim
     _starting_latents = Building._starting_latents
-    _settle_latents = Building._settle_latents
     _may_be_placed = Building._may_be_placed
+
+    def _settle_latents(self, latents, y_values, seen, x, codes, rng):
+        """Only what is taught is placed."""
+        if not self.num_start_steps:
+            return latents
+        return Building._settle_latents(self, latents, y_values, seen, x, codes, rng)  # type: ignore[arg-type]
 
     def _likelihood(self, seen):
         found, _ = choice.choose(self.likelihood, seen)

@@ -13,6 +13,7 @@ CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
 FEWEST = 3
 MANY = 0.2
+SHORTEST_SERIES = 3
 """Share of rows with inputs that another row has too: fewer are slips, or clocks that were turned back."""
 FAR, FAR_FOR_A_CODE = 5.0, 1.0
 
@@ -48,15 +49,16 @@ def of_series(table: Any) -> Iterator[str]:
 
 def _telling_apart(table: Any) -> str | None:
     """The column of labels or whole numbers that tells rows with equal inputs apart and has the fewest values, words
-    before numbers; a column with another value in almost every row names rows, not series."""
+    before numbers; a value that only a row or two have names rows, not a series."""
     found = []
     for name in table.rows.columns.difference(table.columns.inputs, sort=False):
         cells = table.rows[name]
         numbers, gaps = parsing.read(cells, table.columns.writing(name))
         are_words = np.isnan(numbers)
         are_labels = not gaps.any() and bool(np.all(are_words | (numbers == np.round(numbers))))
-        if are_labels and cells.nunique() <= len(cells) / 2 and _are_unique(table.x, cells):
-            found.append((not are_words.any(), cells.nunique(), name))
+        labels = cells.astype(str)
+        if are_labels and labels.value_counts().min() >= SHORTEST_SERIES and _are_unique(table.x, labels):
+            found.append((not are_words.any(), labels.nunique(), name))
     return min(found, default=(True, 0, None))[2]
 
 

@@ -74,7 +74,8 @@ def _temperatures(model, frame) -> Iterator[Check]:
 def _mixing(model, frame) -> Iterator[Check]:
     r_hat, ess = frame["r_hat"].dropna(), frame["ess"].dropna()
     if model.num_chains_ < 2:
-        words = f"One chain cannot disagree with itself. {advice.on(Trouble.ONE_CHAIN, model._now())}"
+        what_to_do = "" if len(model.dead_chains_) else advice.on(Trouble.ONE_CHAIN, model._now())
+        words = f"One chain cannot disagree with itself. {what_to_do}".strip()
         yield Check("R-hat", "not available", Light.AMBER, words)
     elif len(r_hat):
         light = _light(r_hat.median(), LARGEST_RHAT, DISTANT_RHAT)
