@@ -55,7 +55,7 @@ BASELINES = {
     "deep-svigp": {"estimator": "DeepSVIGP", "title": "DEEP-SVIGP", **TOLD, "num_inducing": 128},
 }
 BASELINE_BUDGETS = {
-    "full": {"num_steps": 20_000, "batch_size": 256, "num_draws": 50},
+    "full": {"num_steps": 3000, "batch_size": 256, "num_draws": 50},  # about 190 passes over the images
     "quick": {"num_steps": 2000, "batch_size": 256, "num_draws": 30},
     "smoke": {"num_steps": 4, "num_draws": 5, "num_digits": 12, "batch_size": 32, "latent_dim": 4,
               "encoder": Conv(2, "elu"), "decoder": Conv(2, "elu")},
