@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from gpbae import __version__, cli
-from gpbae.cli import files, long, pieces, roles, runs
+from gpbae.cli import files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
@@ -428,6 +428,20 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     (tmp_path / "run" / "given.json").unlink()
     assert run("evaluate", tmp_path / "run") == 1
     assert "Evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
+
+
+def test_scores_of_other_ways_are_kept_unless_they_are_of_another_fit(tmp_path):
+    def row(way, fit, mae):
+        return {"experiment": way, "model": "m", "column": "all", "metrics": {"mae": mae, "nlpd": None}, "seconds": 1.0,
+                "pit": [1], "hidden": way, "fit": fit}  # fmt: skip
+
+    for rows in ([row("cells", "A", 1.0), row("rows", "A", 2.0)], [row("rows", "A", 3.0)]):
+        scores._keep(rows, tmp_path)
+    kept = pd.read_csv(tmp_path / "evaluation.csv")
+    assert dict(zip(kept["hidden"], kept["mae"], strict=True)) == {"cells": 1.0, "rows": 3.0}
+    assert [found["hidden"] for found in json.loads((tmp_path / "evaluation.json").read_text())] == ["cells", "rows"]
+    scores._keep([row("blocks", "B", 4.0)], tmp_path)
+    assert list(pd.read_csv(tmp_path / "evaluation.csv")["hidden"]) == ["blocks"]
 
 
 def test_every_event_is_a_line_of_json(table, fitted):

@@ -111,23 +111,44 @@ def check(table: Table | Asked, hidden: Hidden) -> None:
 
 def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
     """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
-    import pandas as pd
-
-    from gpbae.processes import progress
-    from gpbae.saving import storage
-
-    rows, frames = [], []
+    found_rows, fit = [], _fit(asked, hidden.given)
     stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {out}`."
     for way in hidden.ways:
         with runs.stoppable(stopped):
             found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log)
-        rows += found.rows()
-        frames.append(found.table.assign(hidden=way).reset_index())
+        found_rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
         _show(found, way)
-    content = json.dumps(progress.plain(rows), indent=1) + "\n"
-    storage.write(out / "evaluation.json", content.encode())
-    storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
+    _keep(found_rows, out)
     (out / FOLDER / WISH).unlink(missing_ok=True)
+
+
+def _keep(rows: list[dict[str, Any]], out: Path) -> None:
+    """Write all scores together, also those that the same fit got before for other ways of hiding."""
+    import pandas as pd
+
+    from gpbae.processes import progress
+    from gpbae.saving import storage
+    from gpbae.scoring import evaluation
+
+    fit, new = rows[0]["fit"], {row["hidden"] for row in rows}
+    rows = [row for row in _earlier(out, fit) if row["hidden"] not in new] + rows
+    frames = []
+    for way in dict.fromkeys(row["hidden"] for row in rows):
+        found = evaluation.Evaluation.of_rows("", [row for row in rows if row["hidden"] == way])
+        frames.append(found.table.assign(hidden=way).reset_index())
+    storage.write(out / "evaluation.json", (json.dumps(progress.plain(rows), indent=1) + "\n").encode())
+    storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
+
+
+def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:
+    """The scores that are kept of a fit; what cannot be read is none."""
+    from gpbae.saving import storage
+
+    try:
+        rows = json.loads(storage.read(out, "evaluation.json")) if (out / "evaluation.json").exists() else []
+        return [row for row in rows if row.get("fit") == fit]
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return []
 
 
 def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
@@ -165,14 +186,18 @@ def _known(file: Path, model: str) -> Any:
 
 def _name(asked: Asked, way: str, holdout: Any, given: list[str]) -> str:
     """Of a folder for this model, this table and these hidden cells."""
+    return f"{way.split(':')[0]}-{_fit(asked, given, holdout)}"
+
+
+def _fit(asked: Asked, given: list[str], holdout: Any = "") -> str:
+    """What tells this model of this table, or of what a holdout leaves of it, from all others."""
     from gpbae import __version__
     from gpbae.saving import settings
 
     silent = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": False}))
     config = settings.text(silent, asked.x, asked.y)
     data = settings.fingerprint(settings.table(asked.x, asked.y, asked.groups))
-    content = f"{__version__}{holdout}{given}{data}".encode() + config
-    return f"{way.split(':')[0]}-{hashlib.sha256(content).hexdigest()[:12]}"
+    return hashlib.sha256(f"{__version__}{holdout}{given}{data}".encode() + config).hexdigest()[:12]
 
 
 def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
