@@ -427,7 +427,8 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     assert names[0] == names[1] and "Next: gpbae report" in found.err
     (tmp_path / "run" / "given.json").unlink()
     assert run("evaluate", tmp_path / "run") == 1
-    assert "Evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
+    assert "evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
+    assert run(*small, "-q") == 0 and runs.given(tmp_path / "run") == runs.given(other)
 
 
 def test_scores_of_other_ways_are_kept_unless_they_are_of_another_fit(tmp_path):
@@ -442,6 +443,51 @@ def test_scores_of_other_ways_are_kept_unless_they_are_of_another_fit(tmp_path):
     assert [found["hidden"] for found in json.loads((tmp_path / "evaluation.json").read_text())] == ["cells", "rows"]
     scores._keep([row("blocks", "B", 4.0)], tmp_path)
     assert list(pd.read_csv(tmp_path / "evaluation.csv")["hidden"]) == ["blocks"]
+
+
+@pytest.fixture
+def wished(tmp_path, monkeypatch):
+    """A folder in which an evaluation was begun."""
+    from gpbae.saving import runfolder
+
+    monkeypatch.setattr(runfolder, "has_table", lambda folder: True)
+    hidden = scores.Hidden(["cells", "blocks"], 0.1, 24, 0, [])
+    with scores.wished(hidden, tmp_path / "a run"):
+        return tmp_path / "a run", hidden
+
+
+def test_an_unfinished_evaluation_is_not_forgotten(wished):
+    folder, hidden = wished
+    other = hidden._replace(ways=["rows"])
+    with (
+        pytest.raises(InputError, match=r"cells, blocks hidden.*go on first: gpbae resume '"),
+        scores.wished(other, folder),
+    ):
+        pass
+    with pytest.raises(InputError, match="refused"), scores.wished(hidden, folder):
+        raise InputError("refused")
+    assert scores.open_wish(folder) == hidden and "gpbae resume '" in scores.unfinished(folder)
+
+
+def test_a_damaged_wish_is_no_remark(wished):
+    (wished[0] / "evaluation" / "wish.json").write_text("{")
+    assert scores.unfinished(wished[0]) == ""
+
+
+def test_places_need_an_input():
+    hidden = scores.Hidden(["column:a:2"], 0.1, 24, 0, [])
+    y = pd.DataFrame({"a": [1.0, 2.0]})
+    asked = scores.Asked(None, None, y, None, roles.Columns((), ("a",)))
+    with pytest.raises(InputError, match="needs an input column; use cells or rows"):
+        scores.check(asked, hidden)
+    with pytest.raises(InputError, match="--from and --to are places"):
+        roles.within(y, asked.columns, "1", None)
+
+
+def test_what_was_given_is_kept_once(tmp_path):
+    runs.keep_given(["seed"], tmp_path)
+    runs.keep_given([], tmp_path)
+    assert runs.given(tmp_path) == ["seed"]
 
 
 def test_every_event_is_a_line_of_json(table, fitted):

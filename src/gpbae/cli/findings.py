@@ -1,6 +1,7 @@
 """`gpbae evaluate`, `diagnose` and `report`: how good a run is, whether to believe it, and what it found."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def evaluate(
         scores.check(asked, hidden)
         with scores.wished(hidden, run):
             scores.evaluate(asked, hidden, run, quiet, log)
-    if not quiet:
-        terminal.say(f"Next: gpbae report {run}.")
+    if not quiet and runs.is_sampled(asked.estimator) and runfolder.read_manifest(run)["finished"]:
+        terminal.say(f"Next: gpbae report {shlex.quote(str(run))}.")
     print(run)
 
 

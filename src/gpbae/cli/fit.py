@@ -1,5 +1,6 @@
 """`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,14 +92,19 @@ def fit(
             with scores.wished(hidden, out):
                 runs.begin(table.columns, given_names, out)
                 runs.sample(estimator, given, out, quiet, log)
+                runs.keep_given(given_names, out)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log)
         if report and not evaluate_only:
             findings.write_report(out)
         if not (quiet or evaluate_only):
-            page = "" if report else f"gpbae report {out}, or "
-            terminal.say(f"Next: {page}gpbae impute {out} {data} -o filled.csv.")
+            terminal.say(_next(out, data, with_report=runs.is_sampled(estimator) and not report))
     print(out)
+
+
+def _next(out: Path, data: Path, with_report: bool) -> str:
+    run, table = (shlex.quote(str(path)) for path in (out, data))
+    return f"Next: {f'gpbae report {run}, or ' if with_report else ''}gpbae impute {run} {table} -o filled.csv."
 
 
 def _check_inputs(model: Model, inputs: str) -> None:

@@ -252,6 +252,8 @@ def within(table: "pandas.DataFrame", roles: Columns, first: str | None, last: s
 
 def are_within(table: "pandas.DataFrame", roles: Columns, first: str | None, last: str | None) -> np.ndarray:
     """Whether each row's first input lies in [first, last); both are dates where the input is one."""
+    if not roles.inputs:
+        raise InputError("--from and --to are places along an input column, and this run has none; leave them out.")
     values = _input(table, roles, roles.inputs[0])
     low, high = (_bound(roles, text, end) for text, end in ((first, -np.inf), (last, np.inf)))
     return (values >= low) & (values < high)
@@ -265,6 +267,8 @@ def _bound(roles: Columns, text: str | None, otherwise: float) -> float:
 
 def position(roles: Columns, text: str) -> float:
     """A place along the first input, as a user writes it: a date where it holds dates, else a number."""
+    if not roles.inputs:
+        raise InputError("column:NAME:START needs an input column; use cells or rows.")
     name = roles.inputs[0]
     if name in roles.dates:
         return roles.dates[name].number(text)

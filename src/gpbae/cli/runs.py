@@ -22,6 +22,15 @@ def begin(columns: Any, given: Sequence[str], run: Path) -> None:
 
     if not runfolder.has_table(run):
         storage.write(run / runfolder.COLUMNS, columns.to_json())
+        (run / GIVEN).unlink(missing_ok=True)
+        keep_given(given, run)
+
+
+def keep_given(given: Sequence[str], run: Path) -> None:
+    """Keep which arguments were given, unless it is known; runs of earlier releases get it by a repeated fit."""
+    from gpbae.saving import storage
+
+    if not (run / GIVEN).exists():
         storage.write(run / GIVEN, (json.dumps(list(given)) + "\n").encode())
 
 
@@ -31,8 +40,9 @@ def given(run: Path) -> list[str]:
 
     if not (run / GIVEN).exists():
         raise InputError(
-            f"Expected {run / GIVEN}, which says what the fit was told; runs that were merged, or fitted by an earlier "
-            "release, have none. Evaluate with a fit: gpbae fit … --evaluate --out NEW."
+            f"Expected {run / GIVEN}, which says what the fit was told; got a run that was merged, or fitted by an "
+            "earlier release. Repeat its `gpbae fit` command, which writes the file and fits nothing anew; for merged "
+            "runs, evaluate with a fit: gpbae fit … --evaluate --out NEW."
         )
     try:
         return [str(name) for name in json.loads(storage.read(run, GIVEN))]

@@ -11,6 +11,7 @@ NAME depends on all that the scores depend on: data, model and hidden cells.
 import contextlib
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,13 +67,28 @@ def wished(hidden: Hidden, out: Path) -> Iterator[None]:
     if not hidden.ways:
         yield
         return
+    begun = _begun(hidden, out)
     storage.make_folder(out / FOLDER)
     storage.write(out / FOLDER / WISH, (json.dumps(hidden._asdict()) + "\n").encode())
     try:
         yield
     except InputError:
-        (out / FOLDER / WISH).unlink()
+        if not begun:
+            (out / FOLDER / WISH).unlink()
         raise
+
+
+def _begun(hidden: Hidden, out: Path) -> bool:
+    """Whether the same was asked for before; refuse to forget anything else that was, if it can go on."""
+    from gpbae.saving import runfolder
+
+    earlier = open_wish(out) if runfolder.has_table(out) else None
+    if earlier not in (None, hidden):
+        raise InputError(
+            f"An evaluation ({', '.join(earlier.ways)} hidden) was begun and not finished; go on first: gpbae resume "
+            f"{shlex.quote(str(out))}, or delete {out / FOLDER / WISH}."
+        )
+    return earlier is not None
 
 
 def open_wish(out: Path) -> Hidden | None:
@@ -89,11 +105,14 @@ def open_wish(out: Path) -> Hidden | None:
 
 
 def unfinished(run: Path) -> str:
-    """What to do about an evaluation that was begun and has no scores yet; nothing where there is none."""
-    hidden = open_wish(run)
+    """What to do about an evaluation that was begun and has no scores yet; nothing where none is known of."""
+    hidden = None
+    with contextlib.suppress(InputError):
+        hidden = open_wish(run)
     if hidden is None:
         return ""
-    return f"An evaluation ({', '.join(hidden.ways)} hidden) was begun and not finished; go on with: gpbae resume {run}"
+    begun = f"An evaluation ({', '.join(hidden.ways)} hidden) was begun and not finished"
+    return f"{begun}; go on with: gpbae resume {shlex.quote(str(run))}"
 
 
 def check(table: Table | Asked, hidden: Hidden) -> None:
@@ -112,14 +131,16 @@ def check(table: Table | Asked, hidden: Hidden) -> None:
 def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
     """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
     found_rows, fit = [], _fit(asked, hidden.given)
-    stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {out}`."
+    stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {shlex.quote(str(out))}`."
     for way in hidden.ways:
         with runs.stoppable(stopped):
             found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log)
         found_rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
         _show(found, way)
     _keep(found_rows, out)
-    (out / FOLDER / WISH).unlink(missing_ok=True)
+    with contextlib.suppress(InputError):
+        if open_wish(out) == hidden:
+            (out / FOLDER / WISH).unlink()
 
 
 def _keep(rows: list[dict[str, Any]], out: Path) -> None:
