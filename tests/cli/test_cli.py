@@ -519,7 +519,7 @@ def test_predict_needs_inputs_and_groups_only(table, fitted):
     assert ",".join(done.columns) == "time,id,a,a_lower,a_upper,b,b_lower,b_upper"
 
 
-def test_a_table_is_answered_in_its_own_separator_and_decimal_sign(tmp_path):
+def test_a_table_is_answered_in_its_own_separator_and_decimal_sign(tmp_path, monkeypatch):
     """So that the program it came from can open what comes back."""
     data, run_dir = tmp_path / "data.csv", tmp_path / "run"
     cells = [f"{i};{f'{np.sin(i):.2f}' if i != 3 else ''};{np.cos(i):.3f}" for i in range(8)]
@@ -534,6 +534,34 @@ def test_a_table_is_answered_in_its_own_separator_and_decimal_sign(tmp_path):
         assert (done.dtypes[1:] == "float64").all() and done.notna().all(axis=None)
     before, after = (pd.read_csv(path, sep=";", dtype=str) for path in (data, tmp_path / "impute.csv"))
     assert (before == after[["t", "a", "b"]])[before.notna()].fillna(True).all(axis=None)
+    other, output = tmp_path / "other.csv", tmp_path / "other_filled.csv"
+    other.write_text("t,a,b\n1,0.5,\n2,,1.5\n")
+    for most in (pieces.ROWS_IN_MEMORY, 1):  # at once, then in pieces
+        monkeypatch.setattr(pieces, "ROWS_IN_MEMORY", most)
+        assert run("impute", run_dir, other, "-o", output, "--force") == 0
+        assert '"' not in output.read_text() and pd.read_csv(output).dtypes["b"] == "float64"
+
+
+SIGNS = [
+    # fitted, separator, cells of the asked table, written
+    ("comma", ",", ["1.5", ""], "point"),
+    ("comma", ";", ["1.5", "2"], "point"),
+    ("comma", ";", ["1", "2"], "comma"),
+    ("comma", ",", ["1", "2"], "point"),
+    ("comma", ",", ["1,234", ""], "comma"),
+    ("point", ";", ["1,234", ""], "point"),
+    (None, ";", ["0,5", ""], "comma"),
+    (None, ";", ["1", ""], "point"),
+]
+
+
+@pytest.mark.parametrize(("fitted_sign", "mark", "cells", "written"), SIGNS)
+def test_numbers_are_written_with_the_sign_of_the_table_asked_about(fitted_sign, mark, cells, written):
+    columns = roles.Columns(("t",), ("a",), decimal=fitted_sign and Decimal(fitted_sign))
+    table = pd.DataFrame({"t": ["1", "2"], "a": cells, "note": ["x, y", "0.5 or so"]}, dtype=str)
+    assert roles.sign_to_write(table, columns, mark) == written
+    both = table.assign(b=["0.5", "1"], c=["0,5", "1"])
+    assert fitted_sign == "point" or roles.sign_to_write(both, columns, mark) == (fitted_sign or "point")
 
 
 WRITTEN = [("\t", None, "1.5\t0.25"), (";", "comma", "1,5;0,25"), (",", "comma", '"1,5","0,25"')]

@@ -111,7 +111,7 @@ def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], An
 
 
 def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
-    from gpbae.cli import pieces
+    from gpbae.cli import files, pieces, roles
     from gpbae.processes import progress
 
     table = reading.read_again(where.data, columns, where.first, where.last)
@@ -120,7 +120,8 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked))
-    with pieces.Writer(where.output, where.data, columns.outputs, columns.decimal) as writer:
+    sign = roles.sign_to_write(table.rows, columns, files.separator(where.data))
+    with pieces.Writer(where.output, where.data, columns.outputs, sign) as writer:
         writer.write(done)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 _WITH_COMMA = r"[+-]?\d*,\d+"
+_WITH_POINT = r"[+-]?\d*\.\d+(?:[eE][+-]?\d+)?"
 _EITHER = r"[+-]?[1-9]\d{0,2},\d{3}"
 _GROUPED = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?"
 
@@ -26,6 +27,14 @@ def proven(words: Any) -> Decimal | None:
     comma = (words.str.fullmatch(_WITH_COMMA) & ~open_).any()
     point = (words.str.fullmatch(_GROUPED) & ~open_).any()
     return None if comma == point else Decimal.COMMA if comma else Decimal.POINT
+
+
+def shown(words: Any, decimal: Decimal | None) -> Decimal | None:
+    """The sign in cells of numbers, whose commas were read as `decimal` has it if they do not tell; None where there is
+    no sign."""
+    if words.str.contains(",", regex=False).any():
+        return proven(words) or decimal
+    return Decimal.POINT if words.str.fullmatch(_WITH_POINT).any() else None
 
 
 def are_open(words: Any) -> Any:

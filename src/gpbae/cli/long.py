@@ -69,8 +69,8 @@ def is_for(model: Any, question: str, where: Where, columns: Any) -> bool:
 
 
 def answer(model: Any, question: str, where: Where, columns: Any, made: Callable[[reading.Table, Any], Any]) -> None:
-    """Ask about a block of rows, write its answer, go on."""
-    from gpbae.cli import pieces
+    """Ask about a block of rows, write its answer, go on; the first block shows the decimal sign."""
+    from gpbae.cli import files, pieces, roles
     from gpbae.processes import progress
 
     rows, total, done, began = model.rows_per_block(question), pieces.num_rows(where.data), 0, time.monotonic()
@@ -81,10 +81,12 @@ def answer(model: Any, question: str, where: Where, columns: Any, made: Callable
             waiting.append(table)
             yield table.places, None if question == "predict" else table.y, table.groups
 
-    target = pieces.Writer(where.output, where.data, columns.outputs, columns.decimal)
+    target = pieces.Writer(where.output, where.data, columns.outputs)
     with progress.display("gpbae", not where.quiet) as show, target as writer:
         for found in model.stream(question, chunks()):
             table = waiting.pop()
+            if writer.decimal is None:
+                writer.decimal = roles.sign_to_write(table.rows, columns, files.separator(where.data))
             writer.write(made(table, found))
             done += len(table.rows)
             show({"phase": "rows", "done": done, "total": max(total, done), "seconds": time.monotonic() - began})

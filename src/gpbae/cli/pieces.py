@@ -71,7 +71,7 @@ class Writer:
     """A file that grows piece by piece and takes its name when it is whole.
 
     Columns that are not `answered` have the types of the source.  Text is written as the source is, with its separator
-    and the decimal sign that its table was read with."""
+    and a decimal sign, a point if none is named before the first piece."""
 
     def __init__(self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None):
         self.path, self.source, self.answered, self.decimal = path, source, answered, decimal

@@ -165,10 +165,26 @@ def decimal(table: "pandas.DataFrame", roles: Columns) -> Decimal | None:
 
 def _proof(column, how: parsing.Writing) -> Decimal | None:
     """None also where there are words, whose commas mean something else."""
+    words = _text_of_numbers(column, how)
+    return None if words is None else commas.proven(words)
+
+
+def _text_of_numbers(column, how: parsing.Writing) -> Any:
+    """The cells of a column of text that holds numbers and gaps only; None of any other."""
     if column.dtype.kind in "biufM":
         return None
     found, blank = parsing.read(column, how)
-    return None if (np.isnan(found) & ~blank).any() else commas.proven(parsing.text(column))
+    return None if (np.isnan(found) & ~blank).any() else parsing.text(column)
+
+
+def sign_to_write(table: "pandas.DataFrame", roles: Columns, separator: str) -> Decimal:
+    """The decimal sign for what is written beside a table's cells: that which they show.  Where they show both, that of
+    the fitted table; where none, the same, unless commas part the columns."""
+    texts = ((_text_of_numbers(table[name], roles.writing(name)), roles.writing(name)) for name in table.columns)
+    shown = {commas.shown(words, how.decimal) for words, how in texts if words is not None} - {None}
+    if len(shown) == 1:
+        return Decimal(shown.pop())
+    return roles.decimal if roles.decimal and (shown or separator != ",") else Decimal.POINT
 
 
 def kinds(table: "pandas.DataFrame", roles: Columns) -> dict[str, str]:
