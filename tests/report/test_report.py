@@ -393,3 +393,16 @@ def test_dates_are_those_of_the_table_wherever_the_page_is_read(browser, pages):
     assert browser.ask("document.querySelector('[data-spec=inducing] svg').textContent.includes('28 Mar 0')")
     assert browser.complaints == []
     browser.call("Emulation.setTimezoneOverride", timezoneId="")
+
+
+PROMISES = {"all kept": (0.9, 1000, "green"), "a little short": (0.83, 1000, "amber"), "broken": (0.59, 96, "red"),
+            "few cells": (0.75, 8, "green"), "labels": (None, 8, None)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_intervals_that_held_too_few_hidden_cells_have_a_light(name):
+    share, cells, light = PROMISES[name]
+    row = {"model": "SGPBAE", "experiment": "blocks", "metrics": {"coverage90": share, "cells": cells}}
+    found = list(trust.kept_promises([row]))
+    assert [str(check.light) for check in found] == ([light] if light else [])
+    assert all(bool(check.advice) == (check.light != "green") for check in found)

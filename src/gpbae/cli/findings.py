@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ def diagnose(run: options.Run) -> None:
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
     for words in frame.attrs["warnings"]:
         print(words)
-    light = trust.worst(trust.checks(model, frame))
+    tests = [row for row in _evaluation(run) if row.get("column", "all") == "all"]
+    for check in trust.kept_promises([row for row in tests if row["model"] == type(model).__name__]):
+        print(f"{check.name}: {check.found}. {check.advice}".strip())
+    light = trust.worst(trust.checks(model, frame, tests))
     print(f"Light: {light}. {light.meaning}")
 
 
@@ -69,18 +73,21 @@ def write_report(run: Path) -> Path:
     from gpbae.report import model_page
 
     model, columns = _load_sampled(run)
-    page, scored = run / "report.html", run / "evaluation.json"
+    page = run / "report.html"
     try:
-        evaluation = _scores(scored) if scored.exists() else ()
-        page.write_text(model_page(model, columns, evaluation, scores.unfinished(run)), encoding="utf-8")
+        page.write_text(model_page(model, columns, _evaluation(run), scores.unfinished(run)), encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page
 
 
-def _scores(file: Path) -> Any:
+def _evaluation(run: Path) -> Sequence[Mapping[str, Any]]:
+    """The rows of a test on hidden cells, if there was one."""
     from gpbae.saving import storage
 
+    file = run / "evaluation.json"
+    if not file.exists():
+        return ()
     content = storage.read(file.parent, file.name)
     try:
         return json.loads(content)

@@ -234,6 +234,7 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 
 def _show(found: Any, way: str) -> None:
+    from gpbae.report import trust
     from gpbae.scoring import evaluation
 
     overall = found.overall()
@@ -244,3 +245,6 @@ def _show(found: Any, way: str) -> None:
     terminal.show(title, ("method", *header), rows)
     for sentence in evaluation.remarks(found.rows()):
         print(sentence)
+    mine = [row for row in found.rows() if row["column"] == evaluation.ALL and row["model"] == overall.index[0]]
+    for check in trust.kept_promises(mine):
+        print(f"{check.name}: {check.found}. {check.advice}".strip())

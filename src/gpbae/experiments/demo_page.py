@@ -59,7 +59,8 @@ def _lengthscale(outcome, pictures) -> Section | None:
     text = (
         "The paths were drawn with lengthscale 2. The posterior mean is "
         f"{metrics['lengthscale']:.2f}, the 90% interval {metrics['lengthscale_lower']:.2f} to "
-        f"{metrics['lengthscale_upper']:.2f}: learned from pixels alone."
+        f"{metrics['lengthscale_upper']:.2f}: learned from pixels alone. After so few sweeps the interval is too "
+        "narrow, and with ten inducing inputs the model itself prefers a little more than 2."
     )
     picture = Picture(pictures["lengthscale.png"], "Posterior density of the lengthscale with the true value 2",
                       "Posterior of the lengthscale of the latent paths, in frames.")  # fmt: skip

@@ -22,7 +22,7 @@ OUTPUTS = (
 
 
 def lights(subject: Subject) -> Section:
-    return Section("Is it to be trusted?", checks=trust.checks(subject.model, subject.diagnostics))
+    return Section("Is it to be trusted?", checks=trust.checks(subject.model, subject.diagnostics, subject.tests))
 
 
 def calibration(subject: Subject) -> Section:

@@ -1,7 +1,7 @@
 """A traffic light for every thing that can be wrong with a fit, and what to do about it."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,9 @@ from gpbae.answering.diagnostics import (
 DISTANT_RHAT = 1.3
 TINY_ESS = 10
 LARGE_TOLERANCE = 0.2
+PROMISED = 0.9
+NUM_ERRORS_OF_CELLS = 2
+SMALL_SHORTFALL, LARGE_SHORTFALL = 0.03, 0.15
 
 
 class Light(StrEnum):
@@ -53,9 +56,26 @@ def worst(checks: Sequence[Check]) -> Light:
     return max((check.light for check in checks), key=order.index, default=Light.GREEN)
 
 
-def checks(model: Any, frame: Any) -> list[Check]:
-    """All checks of a fitted model, given its diagnostics."""
-    return [*_temperatures(model, frame), *_mixing(model, frame), *_sampler(model)]
+def checks(model: Any, frame: Any, tests: Sequence[Mapping[str, Any]] = ()) -> list[Check]:
+    """All checks of a fitted model, given its diagnostics and what tests on hidden cells say of all columns."""
+    mine = [row for row in tests if row["model"] == type(model).__name__]
+    return [*kept_promises(mine), *_mixing(model, frame), *_temperatures(model, frame), *_sampler(model)]
+
+
+def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """Whether intervals of 90 % held 90 % of the hidden cells, give or take what so few cells leave to chance."""
+    for row in tests:
+        share, cells = row["metrics"].get("coverage90"), row["metrics"].get("cells")
+        if share is None or share != share or not cells:
+            continue
+        chance = NUM_ERRORS_OF_CELLS * (PROMISED * (1 - PROMISED) / cells) ** 0.5
+        light = _light(PROMISED - share - chance, SMALL_SHORTFALL, LARGE_SHORTFALL)
+        words = (
+            "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, "
+            "another latent_dim or kernel may know more of these columns. Scores by column are in the evaluation."
+        )
+        yield Check(f"90 % intervals of hidden {row['experiment']}", f"hold {share:.0%} of {cells:.0f} cells", light,
+                    "" if light == Light.GREEN else words)  # fmt: skip
 
 
 def _temperatures(model, frame) -> Iterator[Check]:
