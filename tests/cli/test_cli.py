@@ -246,7 +246,7 @@ def test_all_numbers_may_be_named_beside_others_and_stand_as_in_the_table(output
 
     read = reading.read(table / "data.csv", reading.Wish("time", outputs, groups="id"))
     assert list(read.columns.outputs) == list(read.y.columns) == OUTPUTS[outputs]
-    assert ("named: --outputs all,note" in capsys.readouterr().err) == (outputs in ("", "all"))
+    assert ("as in --outputs all,note." in capsys.readouterr().err) == (outputs in ("", "all"))
 
 
 def test_every_model_can_be_named():

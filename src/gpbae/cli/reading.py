@@ -177,7 +177,7 @@ def _say_left(table: Any, columns: Any, names: list[str]) -> None:
     """Which columns are not modelled, and why."""
     empty = _empty(table, columns, names)
     if words := [name for name in names if name not in empty]:
-        option = f"--outputs {shlex.quote(f'{ALL},{words[0]}')}"
-        terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named: {option}")
+        example = f"--outputs {shlex.quote(f'{ALL},{words[-1]}')}"
+        terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named, as in {example}.")
     if empty:
         terminal.say(f"Left out, having no value: {', '.join(empty)}.")

@@ -203,7 +203,8 @@ def _note(event: dict[str, Any]) -> str:
     if "temperature" in event:
         parts.append(f"T {event['temperature']:.3g}")
     if event["phase"] == "resumed":
-        parts.append(f"after sweep {event['sweep']} of {event['sweeps']}")
+        done = ", all there is to do" if event["sweep"] == event["sweeps"] else ""
+        parts.append(f"after sweep {event['sweep']} of {event['sweeps']}{done}")
     if "because" in event:
         parts.append(f"not finite: {event['because']}")
     return ", ".join(parts)
