@@ -203,7 +203,7 @@ class Knows:
         return self
 
     def impute(self, x, y, groups):
-        self.mean = self.truth + self.bias
+        self.mean = self.unwarned_mean = self.truth + self.bias
         self.samples = self.mean + np.random.default_rng(5).standard_normal((400, N, P))
         return self
 

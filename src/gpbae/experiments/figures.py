@@ -156,8 +156,8 @@ def in_time(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], label: str, lin
     axis = axes[0, 0]
     for colour, (name, (seconds, values)) in zip(_cycle(COLOURS), curves.items(), strict=False):
         axis.plot(seconds, values, color=colour, marker="." if len(values) < 60 else None, label=name)
-    for name, value in lines.items():
-        axis.axhline(value, color=BLACK, linestyle="--", linewidth=1, label=name)
+    for style, (name, value) in zip(_cycle(("--", ":", "-.")), lines.items(), strict=False):
+        axis.axhline(value, color=BLACK, linestyle=style, linewidth=1, label=name)
     axis.set(xlabel="seconds of the processor since the fit began", ylabel=label)
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)

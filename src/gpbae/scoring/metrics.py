@@ -1,6 +1,5 @@
 """Scores of predictions against held-out cells, each a plain function of NumPy arrays."""
 
-import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -79,8 +78,7 @@ def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 def randomised_pit(below: np.ndarray, equal: np.ndarray) -> np.ndarray:
     """P(Y < y) and a fixed random part of P(Y = y): halves would not be uniform."""
-    content = zlib.crc32(np.ascontiguousarray(below).tobytes())  # or all columns would get the same parts
-    return below + np.random.default_rng((TIES, content)).uniform(size=np.shape(below)) * equal
+    return below + np.random.default_rng(TIES).uniform(size=np.shape(below)) * equal
 
 
 def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:
