@@ -589,7 +589,7 @@ def test_rows_outside_what_was_fitted_are_counted(table, fitted, capsys):
 
 @pytest.mark.parametrize("light", trust.Light)
 def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch, capsys):
-    monkeypatch.setattr(trust, "checks", lambda model, frame: [trust.Check("R-hat", "2", light)])
+    monkeypatch.setattr(trust, "checks", lambda model, frame, tests=(): [trust.Check("R-hat", "2", light)])
     assert run("encode", fitted, table / "data.csv", "-o", table / f"{light}.csv") == 0
     said = f"The light of this run is red (R-hat): not to be relied on yet. Look at: gpbae diagnose {fitted}"
     assert (said in capsys.readouterr().err) == (light == trust.Light.RED)
