@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from gpbae import likelihoods
 from gpbae.likelihoods import AbstractLikelihood
-from gpbae.networks import network_dtype, over_rows
+from gpbae.networks import network_dtype, over_rows, sum_over_rows
 from gpbae.priors import AbstractLatentPrior, AbstractLaw, Batch
 from gpbae.weights import AbstractWeightPrior
 
@@ -55,8 +55,12 @@ class Autoencoder(eqx.Module):
 
     def decode(self, shared: dict[str, Any], z: Float[Array, "B C"]) -> Float[Array, "B H"]:
         """η of every row."""
-        decoder = eqx.combine(self.weight_prior.weights(shared["decoder"]), self.decoder)
+        decoder = self.network(shared)
         return over_rows(decoder, z.astype(network_dtype(decoder)))
+
+    def network(self, shared: dict[str, Any]) -> PyTree:
+        """The decoder with its sampled weights in place."""
+        return eqx.combine(self.weight_prior.weights(shared["decoder"]), self.decoder)
 
     def log_likelihood(self, shared: dict[str, Any], z: Float[Array, "B C"], batch: Batch) -> Float[Array, " B"]:
         """log p(yₙ observed | zₙ, φ), row by row."""
@@ -64,6 +68,17 @@ class Autoencoder(eqx.Module):
         y = batch.y.astype(eta.dtype)
         cells = likelihood.log_prob(y, batch.mask, likelihood.expose(eta, y, batch.mask))
         return jnp.sum(cells, axis=-1).astype(jnp.float64)
+
+    def total_log_likelihood(self, shared: dict[str, Any], z: Float[Array, "B C"], batch: Batch) -> Array:
+        """Its sum over the valid rows of a batch."""
+
+        def total(used, z, rows):
+            own = batch._replace(**rows)
+            return jnp.sum(jnp.where(own.valid, self.log_likelihood(used, z, own), 0.0))
+
+        used = {name: shared[name] for name in ("decoder", "likelihood")}
+        rows = {name: getattr(batch, name) for name in ("y", "mask", "valid")}
+        return sum_over_rows(self.network(shared), total, used, z, rows)
 
     def log_global(self, position: Position) -> dict[str, Array]:
         """Terms of global variables, counted once."""
@@ -82,10 +97,9 @@ class Autoencoder(eqx.Module):
     ) -> dict[str, Array]:
         """Terms of the batch's own variables, summed over the batch."""
         law = self.prior.law(position.shared["prior"], batch) if law is None else law
-        rows = self.log_likelihood(position.shared, law.latents(position.local), batch)
         terms = {
             "latents": self._log_latents(law, position, temperature),
-            "likelihood": jnp.sum(jnp.where(batch.valid, rows, 0.0)),
+            "likelihood": self.total_log_likelihood(position.shared, law.latents(position.local), batch),
         }
         if not self.values_are_local or position.values is None:
             return terms

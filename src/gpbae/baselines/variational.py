@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Key, PyTree
 from gpbae import autoencoder, gp
 from gpbae.baselines.latents import AbstractLaw, Evidence
 from gpbae.likelihoods import AbstractLikelihood
-from gpbae.networks import Dense, network_dtype, over_rows
+from gpbae.networks import Dense, network_dtype, over_rows, sum_over_rows
 from gpbae.priors import Batch
 from gpbae.sampling.batches import Batching, Table
 from gpbae.sampling.inference import update
@@ -61,15 +61,24 @@ class VariationalAutoencoder(eqx.Module):
 
     def decode(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B P"]:
         """η of every row."""
-        given = z if self.head is None else jnp.concatenate([z, x], axis=1)
-        return over_rows(self.decoder, given.astype(network_dtype(self.decoder)))
+        return over_rows(self.decoder, self._told(z, x).astype(network_dtype(self.decoder)))
+
+    def _told(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B _"]:
+        """What the decoder is told of every row."""
+        return z if self.head is None else jnp.concatenate([z, x], axis=1)
 
     def log_likelihood(self, z, batch: Batch) -> Array:
         """Σ log p(yₙ observed | zₙ) over valid rows."""
-        eta = self.decode(z, batch.x)
-        cells = self.likelihood.log_prob(batch.y.astype(eta.dtype), batch.mask, eta)
-        rows = jnp.sum(cells, axis=-1).astype(jnp.float64)
-        return jnp.sum(jnp.where(batch.valid, rows, 0.0))
+        learned, fixed = eqx.partition((self.decoder, self.likelihood), eqx.is_inexact_array)
+
+        def total(learned, given, rows):
+            decoder, likelihood = eqx.combine(learned, fixed)
+            eta = over_rows(decoder, given.astype(network_dtype(decoder)))
+            cells = likelihood.log_prob(rows["y"].astype(eta.dtype), rows["mask"], eta)
+            return jnp.sum(jnp.where(rows["valid"], jnp.sum(cells, axis=-1).astype(jnp.float64), 0.0))
+
+        rows = {name: getattr(batch, name) for name in ("y", "mask", "valid")}
+        return sum_over_rows(self.decoder, total, learned, self._told(z, batch.x), rows)
 
     def bound(self, batch: Batch, whole_groups: bool, key: Key[Array, ""]) -> Bound:
         """One draw of z for the expectation; `whole_groups` says what a batch is a sample of."""

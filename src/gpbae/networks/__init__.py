@@ -12,6 +12,7 @@ from gpbae.networks.arguments import (
     is_image,
     widened,
 )
+from gpbae.networks.blocks import sum_over_rows
 from gpbae.networks.convolutions import ConvDecoder, ConvEncoder
 from gpbae.networks.layers import (
     ACTIVATIONS,
@@ -58,5 +59,6 @@ __all__ = [
     "is_image",
     "network_dtype",
     "over_rows",
+    "sum_over_rows",
     "widened",
 ]

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from gpbae.networks.layers import AbstractEncoder, AbstractRows, Layer
 
 Images = Float[Array, "H F W B"]
+BLOCK_BYTES = 4 * 2**20
 
 
 class ConvEncoder(AbstractEncoder, AbstractRows):
@@ -67,6 +68,13 @@ class ConvDecoder(AbstractRows):
         self.convolutions = (Layer(k2, 9 * channels, 4 * channels), Layer(k3, 9 * channels, 4 * channels))
         self.head = Layer(k4, 9 * channels, depth)
         self.shape, self.activation = shape, activation
+
+    @property
+    def block_size(self) -> int:
+        """As many rows as have patches of `BLOCK_BYTES` in the last convolution but one, to a power of two."""
+        height, width, _ = self.shape
+        patches_of_a_row = 4 * _halved(height, 1) * _halved(width, 1) * self.head.weight.shape[1]
+        return 2 ** max(3, (BLOCK_BYTES // patches_of_a_row).bit_length() - 1)
 
     def __call__(self, z: Float[Array, " C"]) -> Float[Array, " P"]:
         return self.rows(z[None])[0]

@@ -106,6 +106,11 @@ class DenseEncoder(AbstractEncoder):
 class AbstractRows(eqx.Module):
     """A network that has its own way with many rows, faster than `vmap` of one."""
 
+    @property
+    def block_size(self) -> int | None:
+        """How many rows should go forwards and backwards together on a processor; None is all of them."""
+        return None
+
     @abc.abstractmethod
     def rows(self, *inputs: Float[Array, "B _"]) -> Float[Array, "B _"]:
         """The network on every row."""

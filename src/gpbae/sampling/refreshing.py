@@ -110,8 +110,8 @@ def given_seeds(
         theta = _at(hyper, coordinates, unit)
         law = model.prior.law(theta, batch)
         local, log_volume = law.placed(values, seeds)
-        rows = model.log_likelihood({**p.shared, "prior": theta}, law.latents(local), batch)
-        return ((jnp.sum(rows) + _log_prior(model, theta)) / T + (1 - 1 / T) * log_volume)[None]
+        likelihood = model.total_log_likelihood(p.shared, law.latents(local), batch)
+        return ((likelihood + _log_prior(model, theta)) / T + (1 - 1 / T) * log_volume)[None]
 
     coordinates, log_step, info = _moved(
         key_move, hyper, unit, refresh.log_woven_step, log_density, WOVEN_LEAPFROG, adapting
