@@ -35,10 +35,16 @@ def test_blocks_have_the_sum_and_the_gradient_of_all_rows(num_rows):
     decoder = Small(jax.random.key(0), 3, (6, 8, 1), 2, jnp.tanh)
     decoder, static = eqx.partition(decoder, eqx.is_inexact_array)
     z, given = rows(num_rows)
-    whole = lambda w, z: total(eqx.combine(w, static), z, given)  # noqa: E731
-    split = lambda w, z: 2.0 * blocks.sum_over_rows(  # noqa: E731
-        eqx.combine(w, static), lambda w, z, g: total(eqx.combine(w, static), z, g), w, z, given
-    )
+
+    def part(w, z, given):
+        return total(eqx.combine(w, static), z, given)
+
+    def whole(w, z):
+        return part(w, z, given)
+
+    def split(w, z):
+        return 2.0 * blocks.sum_over_rows(eqx.combine(w, static), part, w, z, given)
+
     np.testing.assert_allclose(split(decoder, z), 2.0 * whole(decoder, z), rtol=1e-6)
     expected = jax.jit(jax.grad(whole, argnums=(0, 1)))(decoder, z)
     found = jax.jit(jax.grad(split, argnums=(0, 1)))(decoder, z)
