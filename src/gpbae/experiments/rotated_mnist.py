@@ -18,7 +18,7 @@ from gpbae.scoring import metrics
 
 EVERY = {
     "latent_dim": 16,
-    "batch_size": 512,
+    "batch_size": 256,
     "likelihood": Gaussian(noise=0.12, learn_noise=True),
     "standardise": False,  # pixels share one unit; those at the border hardly vary
     "encoder": Conv(8, "elu"),
@@ -30,19 +30,21 @@ TIED = {"estimator": "SGPBAE", "latent_coordinates": "seeds", "sample_inducing":
 MODELS = {
     "sgp-bae": {**EVERY, **TIED, "title": "SGP-BAE, conv", "bars": {"mse": (-np.inf, 0.0220)}},
     "sgp-bae-steerable": {**EVERY, **TIED, "title": "SGP-BAE, steerable", "inputs": "circle", "latent_dim": 50,
-                          "decoder": Steerable((128,)), "num_inducing": 160, "batch_size": 256,
+                          "decoder": Steerable((128,)), "num_inducing": 160,
                           "bars": {"mse": (-np.inf, 0.0150)}},
     "dsgp-bae": {**EVERY, "title": "DSGP-BAE, 3 layers", "estimator": "DSGPBAE", "num_layers": 3, "inputs": "vectors",
                  "num_inducing": 64, "budgets": ("full", "smoke")},
 }  # fmt: skip
 BUDGETS = {
-    "full": {"num_chains": 4, "num_warmup": 300, "num_samples": 50, "thinning": 4, "num_map_steps": 6000},
-    "quick": {"num_chains": 1, "num_warmup": 40, "num_samples": 30, "thinning": 1, "num_map_steps": 1500},
+    "full": {"num_chains": 4, "num_warmup": 60, "num_samples": 50, "thinning": 1, "num_map_steps": 3000},
+    "quick": {"num_chains": 1, "num_warmup": 40, "num_samples": 30, "thinning": 1, "num_map_steps": 3000},
     "smoke": {"num_chains": 2, "num_warmup": 2, "num_samples": 5, "thinning": 1, "sampler_steps": 2, "encoder_steps": 2,
               "num_map_steps": 20, "num_digits": 12, "batch_size": 32, "num_inducing": 16, "latent_dim": 4,
               "encoder": Conv(2, "elu"), "decoder": Conv(2, "elu")},
 }  # fmt: skip
 EXCEPTIONS = {
+    ("sgp-bae-steerable", "quick"): {"num_map_steps": 1500},
+    ("dsgp-bae", "full"): {"num_chains": 1, "num_warmup": 40, "num_samples": 30},
     ("sgp-bae-steerable", "smoke"): {"decoder": Steerable((8,), order=4)},
 }
 # What the paper compares with: optimised, not sampled. CVAE is told the angle and the digit's vector.
