@@ -48,6 +48,7 @@ def evaluate(
 def diagnose(run: options.Run) -> None:
     """Has the chain mixed, and was it a sampler at all?  A table, then plain words and a light, as in the report."""
     from gpbae.report import trust
+    from gpbae.scoring import scoreboard
 
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
@@ -55,7 +56,7 @@ def diagnose(run: options.Run) -> None:
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
     for words in frame.attrs["warnings"]:
         print(words)
-    tests = [row for row in _evaluation(run) if row.get("column", "all") == "all"]
+    tests = [row for row in _evaluation(run) if scoreboard.is_summary(row)]
     for check in trust.kept_promises([row for row in tests if row["model"] == type(model).__name__]):
         print(f"{check.name}: {check.found}. {check.advice}".strip())
     light = trust.worst(trust.checks(model, frame, tests))

@@ -24,7 +24,6 @@ from gpbae.cli.reading import Table, names
 from gpbae.errors import InputError
 
 FOLDER, WISH = "evaluation", "wish.json"
-SHOWN = ("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage80", "coverage90", "coverage95")
 
 
 class Hidden(NamedTuple):
@@ -129,7 +128,10 @@ def check(table: Table | Asked, hidden: Hidden) -> None:
 
 
 def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
-    """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
+    """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv; then say where rivals did
+    as well."""
+    from gpbae.scoring import scoreboard
+
     found_rows, fit = [], _fit(asked, hidden.given)
     stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {shlex.quote(str(out))}`."
     for way in hidden.ways:
@@ -138,6 +140,8 @@ def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable
         found_rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
         _show(found, way)
     _keep(found_rows, out)
+    for sentence in scoreboard.against_rivals(found_rows, type(asked.estimator).__name__):
+        print(sentence.replace(" RUN ", f" {shlex.quote(str(out))} "))
     with contextlib.suppress(InputError):
         if open_wish(out) == hidden:
             (out / FOLDER / WISH).unlink()
@@ -235,16 +239,15 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 def _show(found: Any, way: str) -> None:
     from gpbae.report import trust
-    from gpbae.scoring import evaluation
+    from gpbae.scoring import scoreboard
 
-    overall = found.overall()
-    rows = [(method, *(float(line[name]) for name in SHOWN)) for method, line in overall.iterrows()]
-    cells = int(overall["cells"].iloc[0])
-    title = f"{cells} hidden cells ({way}); MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
-    header = (name.replace("coverage", "in ") + " %" if "cov" in name else name.upper() for name in SHOWN)
-    terminal.show(title, ("method", *header), rows)
-    for sentence in evaluation.remarks(found.rows()):
+    rows = found.rows()
+    for board in scoreboard.boards(rows):
+        what = f"{board.cells} hidden {'labels' if board.of_labels else 'cells'} ({way})"
+        units = "" if board.of_labels else "; MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
+        lines = [(row["model"], *("" if v != v else v for v in line)) for row, line in board.lines]
+        terminal.show(what + units, ("method", *board.header), lines)
+    mine = [row for row in rows if scoreboard.is_summary(row) and row["model"] == found.model]
+    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
+    for sentence in (*scoreboard.impossible(rows), *promises):
         print(sentence)
-    mine = [row for row in found.rows() if row["column"] == evaluation.ALL and row["model"] == overall.index[0]]
-    for check in trust.kept_promises(mine):
-        print(f"{check.name}: {check.found}. {check.advice}".strip())
