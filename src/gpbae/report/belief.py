@@ -26,7 +26,10 @@ OUTPUTS = (
 
 
 def lights(subject: Subject) -> Section:
-    return Section("Is it to be trusted?", checks=trust.checks(subject.model, subject.diagnostics, subject.tests))
+    checks = trust.checks(subject.model, subject.diagnostics, subject.tests)
+    command = trust.command(checks)
+    words = f"To do all that is advised here at once, in a new folder: {command} (… stands for what was typed before)."
+    return Section("Is it to be trusted?", [words] if command else [], checks=checks)
 
 
 def calibration(subject: Subject) -> Section:
