@@ -412,7 +412,7 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
         assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 130
     assert run("report", tmp_path / "run") == 0
     begun = (
-        f"An evaluation (cells, rows hidden) was begun and not finished; go on with: gpbae resume {tmp_path / 'run'}"
+        f"An evaluation (cells, rows hidden) was interrupted; go on with: gpbae resume {tmp_path / 'run'}, then gpbae "
     )
     assert begun in (tmp_path / "run" / "report.html").read_text()
     assert run("resume", tmp_path / "run", "-q") == 0
@@ -423,7 +423,11 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     assert found.out.replace(str(tmp_path / "run"), str(other)) == capsys.readouterr().out
     names = [sorted(file.name for file in (folder / "evaluation").iterdir()) for folder in (tmp_path / "run", other)]
     assert names[0] == names[1] and "Next: gpbae report" in found.err
-    (tmp_path / "run" / "given.json").unlink()
+    given = tmp_path / "run" / "given.json"
+    given.write_text(given.read_text().replace("[", "[ "))
+    assert run("evaluate", tmp_path / "run") == 1
+    assert "given.json must have at most" in capsys.readouterr().err  # the manifest knows it
+    given.unlink()
     assert run("evaluate", tmp_path / "run") == 1
     assert "evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
     assert run(*small, "-q") == 0 and runs.given(tmp_path / "run") == runs.given(other)
@@ -464,7 +468,21 @@ def test_an_unfinished_evaluation_is_not_forgotten(wished):
         pass
     with pytest.raises(InputError, match="refused"), scores.wished(hidden, folder):
         raise InputError("refused")
-    assert scores.open_wish(folder) == hidden and "gpbae resume '" in scores.unfinished(folder)
+    assert scores.open_wish(folder) == hidden and "was interrupted; go on with: gpbae resume '" in scores.unfinished(
+        folder
+    )
+
+
+def test_an_evaluation_that_runs_is_not_called_interrupted(wished):
+    folder, hidden = wished
+    with scores._alone(folder / "evaluation"):
+        assert "was running when this was written" in scores.unfinished(folder)
+        assert "gpbae resume" not in scores.unfinished(folder)
+        with pytest.raises(InputError, match="is running; wait"), scores.wished(hidden._replace(ways=["rows"]), folder):
+            pass
+        with pytest.raises(GpbaeError, match="in use by process"), scores._alone(folder / "evaluation"):
+            pass
+    assert "was interrupted" in scores.unfinished(folder)
 
 
 def test_a_damaged_wish_is_no_remark(wished):

@@ -38,7 +38,7 @@ def evaluate(
         hidden = scores.Hidden(ways, holdout, block_length, asked.estimator.seed, given)
         scores.check(asked, hidden)
         with scores.wished(hidden, run):
-            scores.evaluate(asked, hidden, run, quiet, log)
+            scores.evaluate(asked, hidden, run, quiet, log, scores.course(hidden, with_fit=False))
     if not quiet and runs.is_sampled(asked.estimator) and runfolder.read_manifest(run)["finished"]:
         terminal.say(f"Next: gpbae report {shlex.quote(str(run))}.")
     print(run)

@@ -83,9 +83,12 @@ def _begun(hidden: Hidden, out: Path) -> bool:
 
     earlier = open_wish(out) if runfolder.has_table(out) else None
     if earlier not in (None, hidden):
+        begun = f"An evaluation ({', '.join(earlier.ways)} hidden)"
+        if _is_running(out):
+            raise InputError(f"{begun} is running; wait until it is done, or stop it.")
         raise InputError(
-            f"An evaluation ({', '.join(earlier.ways)} hidden) was begun and not finished; go on first: gpbae resume "
-            f"{shlex.quote(str(out))}, or delete {out / FOLDER / WISH}."
+            f"{begun} was begun and not finished; go on first: gpbae resume {shlex.quote(str(out))}, or delete "
+            f"{out / FOLDER / WISH}."
         )
     return earlier is not None
 
@@ -104,14 +107,39 @@ def open_wish(out: Path) -> Hidden | None:
 
 
 def unfinished(run: Path) -> str:
-    """What to do about an evaluation that was begun and has no scores yet; nothing where none is known of."""
+    """What to do about an evaluation that has no scores yet, whether it runs or was stopped; nothing where none is
+    known of."""
     hidden = None
     with contextlib.suppress(InputError):
         hidden = open_wish(run)
     if hidden is None:
         return ""
-    begun = f"An evaluation ({', '.join(hidden.ways)} hidden) was begun and not finished"
-    return f"{begun}; go on with: gpbae resume {shlex.quote(str(run))}"
+    begun, folder = f"An evaluation ({', '.join(hidden.ways)} hidden)", shlex.quote(str(run))
+    if _is_running(run):
+        return (
+            f"{begun} was running when this was written; once it is done, its scores come with: gpbae report {folder}"
+        )
+    return f"{begun} was interrupted; go on with: gpbae resume {folder}, then gpbae report {folder}"
+
+
+def _is_running(run: Path) -> bool:
+    """Whether a process evaluates a run, or fits it first."""
+    from gpbae.saving import storage
+
+    return storage.is_locked(run / FOLDER) or storage.is_locked(run)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process evaluates, and others can see that it does."""
+    from gpbae.saving import storage
+
+    storage.make_folder(folder)
+    lock = storage.Lock(folder)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check(table: Table | Asked, hidden: Hidden) -> None:
@@ -127,24 +155,39 @@ def check(table: Table | Asked, hidden: Hidden) -> None:
         _holdout(way, hidden, table.y, table.columns).choose(seen.mask, x, codes, seen.frame.names())
 
 
-def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
+def course(hidden: Hidden | None, with_fit: bool = True) -> Any:
+    """The course of a fit that evaluations follow, or of evaluations alone; None for a fit alone."""
+    from gpbae.processes import progress
+
+    return progress.Course.of(with_fit + len(hidden.ways)) if hidden is not None and hidden.ways else None
+
+
+def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None], course: Any) -> None:
     """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv; then say where rivals did
     as well."""
     from gpbae.scoring import scoreboard
 
-    found_rows, fit = [], _fit(asked, hidden.given)
-    stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {shlex.quote(str(out))}`."
-    for way in hidden.ways:
-        with runs.stoppable(stopped):
-            found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log)
-        found_rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
-        _show(found, way)
-    _keep(found_rows, out)
-    for sentence in scoreboard.against_rivals(found_rows, type(asked.estimator).__name__):
+    with _alone(out / FOLDER):
+        rows = _scored(asked, hidden, out, quiet, log, course)
+        _keep(rows, out)
+        with contextlib.suppress(InputError):
+            if open_wish(out) == hidden:
+                (out / FOLDER / WISH).unlink()
+    for sentence in scoreboard.against_rivals(rows, type(asked.estimator).__name__):
         print(sentence.replace(" RUN ", f" {shlex.quote(str(out))} "))
-    with contextlib.suppress(InputError):
-        if open_wish(out) == hidden:
-            (out / FOLDER / WISH).unlink()
+
+
+def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable, course: Any) -> list[dict[str, Any]]:
+    """Scores of every way of hiding, shown as they come."""
+    fit, first = _fit(asked, hidden.given), course.total - len(hidden.ways)
+    stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {shlex.quote(str(out))}`."
+    rows = []
+    for i, way in enumerate(hidden.ways):
+        with runs.stoppable(stopped):
+            found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log, course.later(first + i))
+        rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
+        _show(found, way)
+    return rows
 
 
 def _keep(rows: list[dict[str, Any]], out: Path) -> None:
@@ -176,7 +219,9 @@ def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:
         return []
 
 
-def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
+def _known_or_scored(
+    asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable, course: Any
+) -> Any:
     """What one way of hiding gives, from its file if it has been found before."""
     from gpbae.cli import arguments
     from gpbae.processes import progress
@@ -189,7 +234,8 @@ def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet
     scores, run = folder / f"{name}.json", folder / name
     if scores.exists():
         return _known(scores, type(asked.estimator).__name__)
-    with progress.display(f"Evaluation ({way})", not quiet) as show:
+    title = course.title(type(asked.estimator).__name__, f"without the hidden {holdout.words}")
+    with progress.display(title, not quiet, course) as show:
         listener = progress.both(show, lambda event: log({"stage": f"evaluate {way}", **event}))
         copy = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": listener}))
         found = evaluation.evaluate(copy, asked.x, asked.y, asked.groups, holdout, say=listener, run_dir=run,
