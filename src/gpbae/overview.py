@@ -14,7 +14,7 @@ from gpbae.kernels import label_columns
 from gpbae.priors import NormalPrior
 from gpbae.scoring import metrics
 from gpbae.tabular import tables
-from gpbae.tabular.transforms import Log, YeoJohnson
+from gpbae.tabular.transforms import Log, Log1p, YeoJohnson
 
 LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12
@@ -24,7 +24,11 @@ FEWEST_DRAWS, MOST_DRAWS = 40, 200
 NUM_BINS = 60
 
 
-MODELLED_AS = {Log: " (its logarithm is modelled)", YeoJohnson: " (its Yeo–Johnson transform is modelled)"}
+MODELLED_AS = {
+    Log: " (its logarithm is modelled)",
+    Log1p: " (its log1p is modelled)",
+    YeoJohnson: " (its Yeo–Johnson transform is modelled)",
+}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from gpbae import __version__, cli
-from gpbae.cli import files, long, pieces, roles, runs, scores
+from gpbae.cli import cautions, files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
@@ -274,6 +274,7 @@ def small(tmp_path):
 def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
     """Ctrl-C while the evaluation samples, then while rivals are asked; neither fit is begun again."""
     from gpbae.sampling import run as sampling
+    from gpbae.saving import storage
     from gpbae.scoring import rivals
 
     blocks, evaluated = [], tmp_path / "run" / "evaluation"
@@ -298,7 +299,7 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
     monkeypatch.setattr(sampling.Sampler, "_block", None)
     assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # the same command again
     first = (tmp_path / "run" / "evaluation.json").read_text()
-    assert [file.suffix for file in evaluated.iterdir()] == [".json"]
+    assert [file.suffix for file in evaluated.iterdir() if file.name != storage.LOCK] == [".json"]
     capsys.readouterr()
     assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # all is known
     assert (tmp_path / "run" / "evaluation.json").read_text() == first
@@ -603,6 +604,29 @@ def test_rows_outside_what_was_fitted_are_counted(table, fitted, capsys):
     assert "outside" not in capsys.readouterr().err
     assert run("predict", fitted, far, "-o", table / "far_quietly.csv", "-q") == 0
     assert capsys.readouterr().err == ""
+
+
+def test_answers_below_zero_are_told_with_the_option_that_prevents_them(table, fitted, capsys):
+    """b has no negative value and no logarithm; a has one, so it is not named, and its own stays in the option."""
+    far = table / "beyond.csv"
+    far.write_text("time,id\n2014-03-28T02:00+01:00,000\n2014-03-28T02:00+01:00,new\n")
+    assert run("predict", fitted, far, "-o", table / "below.csv", "--interval", "0.99") == 0
+    below = pd.read_csv(table / "below.csv")
+    count = int((below[["b", "b_lower"]] < 0).sum().sum())
+    words = f"Note: {count} values or ends of intervals lie below 0, where no fitted value does: in b. If they cannot"
+    said = capsys.readouterr().err
+    assert count and words in said and "gpbae fit … --transform a=log,b=log --out NEW" in said
+    assert (below["a_lower"] > 0).all()
+
+
+def test_only_filled_cells_and_ends_of_intervals_count_as_answers():
+    shown = pd.DataFrame({"a": [-1.0, -1.0, 2.0], "b": [1.0, 1.0, 1.0]})
+    gaps, done = pd.DataFrame({"a": [True, False, True], "b": [True] * 3}), pd.DataFrame({"a_lower": [-3.0, -2.0, 1.0]})
+    assert cautions.below_zero(["a", "b"], gaps, shown, done) == {"a": 3, "b": 0}
+    assert cautions.below_zero(["a", "b"], None, shown, pd.DataFrame()) == {"a": 2, "b": 0}
+    words = cautions.below_zero_in_words({"a": 3, "b": 0}, {"a": "log1p", "b": "log"}, "auto")
+    assert words is not None and words.endswith("gpbae fit … --transform '*=auto,a=log1p' --out NEW")
+    assert cautions.below_zero_in_words({"a": 0}, {"a": "log"}, "auto") is None
 
 
 @pytest.mark.parametrize("light", trust.Light)

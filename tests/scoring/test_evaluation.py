@@ -11,7 +11,7 @@ from gpbae.errors import InputError
 from gpbae.processes import progress
 from gpbae.scoring import cellscores, evaluation, metrics, rivals, scoreboard
 from gpbae.scoring.evaluation import Holdout
-from gpbae.tabular.transforms import Identity, Log, YeoJohnson
+from gpbae.tabular.transforms import Identity, Log, Log1p, YeoJohnson
 
 N, P = 200, 3
 HALF = np.array([0.5])
@@ -275,7 +275,7 @@ def test_scores_of_a_transformed_normal_are_those_of_its_draws(transform):
     mean, sd = rng.standard_normal(6), rng.uniform(0.2, 0.6, 6)
     truth = transform.inverse(mean + sd * rng.standard_normal(6))
     samples = transform.inverse(mean + sd * rng.standard_normal((200_000, 6)))
-    found = cellscores.of_bent(mean, sd, truth, transform)
+    found = cellscores.of_bent(mean, sd, truth, transform, HALF)
     error = 5 * samples.std(axis=0) / np.sqrt(len(samples))
     assert (np.abs(found.error - (samples.mean(axis=0) - truth)) < error).all()
     assert (np.abs(found.crps - metrics.crps_of_cells(samples, truth)) < 2 * error + 1e-3 * found.crps).all()
@@ -286,8 +286,20 @@ def test_scores_of_a_transformed_normal_are_those_of_its_draws(transform):
     np.testing.assert_allclose(found.nlpd, -np.log(mass / (2 * width)), atol=1e-4)
 
 
+def test_a_clipped_normal_is_calibrated_at_its_zeros():
+    """Rivals of rain: zeros have the mass of all that lies below, draws and closed form agree, and PIT is uniform."""
+    rng = np.random.default_rng(0)
+    mean, sd, transform = rng.standard_normal(3000), rng.uniform(0.2, 1, 3000), Log1p(0.7)
+    truth = transform.inverse(mean + sd * rng.standard_normal(3000))
+    found = cellscores.of_bent(mean, sd, truth, transform, metrics.parts_of_ties((3000,)))
+    assert (truth == 0).mean() > 0.2 and stats.kstest(found.pit, "uniform").pvalue > 1e-3
+    samples = transform.inverse(mean[:5] + sd[:5] * rng.standard_normal((100_000, 5)))
+    error = 5 * samples.std(axis=0) / np.sqrt(len(samples)) + 2e-2 * samples.mean(axis=0)  # a kink under quadrature
+    assert (np.abs(found.error[:5] + truth[:5] - samples.mean(axis=0)) < error).all()
+
+
 def test_a_logarithm_gives_no_density_to_what_it_does_not_take():
-    found = cellscores.of_bent(np.zeros(2), np.ones(2), np.array([-1.0, 1.0]), Log())
+    found = cellscores.of_bent(np.zeros(2), np.ones(2), np.array([-1.0, 1.0]), Log(), HALF)
     assert found.nlpd[0] == np.inf and np.isfinite(found.nlpd[1]) and found.pit[0] == 0
 
 

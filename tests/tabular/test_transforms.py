@@ -13,11 +13,12 @@ from gpbae.errors import InputError
 from gpbae.likelihoods import Gaussian
 from gpbae.tabular import transforms
 from gpbae.tabular.tables import Frame, Scaler, fit_scaler
-from gpbae.tabular.transforms import Identity, Log, YeoJohnson
+from gpbae.tabular.transforms import Identity, Log, Log1p, YeoJohnson
 
 MAPS = {
     "identity": Identity(),
     "log": Log(),
+    "log1p": Log1p(0.6),
     **{f"yeo-johnson {p}": YeoJohnson(p, 1.0, 2.0) for p in (0.0, 1e-9, 0.4, 1.0, 1.7, 2.0)},
 }
 Y = np.array([0.01, 0.3, 0.999, 1.0, 1.001, 2.5, 40.0])
@@ -56,8 +57,27 @@ def test_words_go_by_column_and_the_last_match_wins():
 
 def test_auto_takes_logs_of_skewed_positive_columns_only():
     rng = np.random.default_rng(0)
-    values = np.stack([np.exp(rng.standard_normal(200)), 5 + rng.uniform(size=200), rng.exponential(size=200) - 1], 1)
-    assert [type(t) for t in transforms.fit("auto", values, list("abc"))] == [Log, Identity, Identity]
+    rain = np.maximum(rng.standard_normal(200), 0.0) ** 2
+    values = [np.exp(rng.standard_normal(200)), 5 + rng.uniform(size=200), rng.exponential(size=200) - 1, rain]
+    found = transforms.fit("auto", np.stack(values, axis=1), list("abcd"))
+    assert [type(t) for t in found] == [Log, Identity, Identity, Log1p]
+    assert found[3].unit == np.median(rain[rain > 0])
+
+
+def test_what_log1p_gives_back_is_never_negative():
+    t = Log1p(0.5)
+    assert (t.inverse(np.linspace(-900, 5, 100)) >= 0).all() and t.inverse(t.forward(np.zeros(1))) == 0
+    with pytest.raises(InputError, match="must not be below 0; got -2"):
+        t.forward(np.array([-2.0, 1.0]))
+
+
+def test_auto_by_name_leaves_alone_what_is_no_real_number():
+    """Codes of labels and counts are skewed too, and nobody has asked for their logarithm."""
+    rng = np.random.default_rng(0)
+    y = pd.DataFrame({"a": np.exp(rng.standard_normal(40)), "n": rng.poisson(0.3, 40), "b": rng.standard_normal(40)})
+    model = BAE(latent_dim=1, decoder="linear", encoder="linear", num_chains=1, num_warmup=2, num_samples=3,
+                sampler_steps=2, num_map_steps=2, transform={"*": "auto"}, progress=False).fit(None, y)  # fmt: skip
+    assert [type(t) for t in model.scaler_.transforms] == [Log, Identity, Identity]
 
 
 @pytest.mark.parametrize(

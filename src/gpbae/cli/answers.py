@@ -93,18 +93,25 @@ def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], An
     files.check_output(where.output, where.force)
     model, columns = runs.load(where.run)
     strays: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    never_negative = cautions.never_negative(model) if question != "encode" else {}
 
     def counted(table, answer):
         if question == "predict":
             strays.update(cautions.strays(model, table))
-        return made(table, answer)
+        done = made(table, answer)
+        if never_negative:
+            shown, gaps = (answer.point, None) if question == "predict" else (answer.filled, table.y.isna())
+            below.update(cautions.below_zero(never_negative, gaps, shown, done))
+        return done
 
     if long.is_for(model, question, where, columns):
         long.answer(model, question, where, columns, counted)
     else:
         _answer_at_once(model, question, where, columns, counted)
     if not where.quiet:
-        for words in (cautions.in_words(strays, columns), cautions.of_run(model, where.run)):
+        below_zero = cautions.below_zero_in_words(below, never_negative, getattr(model, "transform", None))
+        for words in (cautions.in_words(strays, columns), below_zero, cautions.of_run(model, where.run)):
             if words is not None:
                 terminal.say(f"Note: {words}")
     print(where.output)

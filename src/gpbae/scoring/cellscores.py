@@ -40,9 +40,10 @@ def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores
     return CellScores(mean - truth, -law.logpdf(truth), metrics.gaussian_crps(mean, sd, truth), law.cdf(truth))
 
 
-def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any) -> CellScores:
+def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any, part: np.ndarray) -> CellScores:
     """Scores of y whose transform is normal: the mean by Gauss–Hermite quadrature, the density with the slope of the
-    transform; what it does not take has none, and lies below everything else."""
+    transform; what it does not take has none, and lies below everything else.  Where the least value has the mass of
+    all that would lie below it, its PIT has `part` of that."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
     values = transform.inverse(mean[:, None] + sd[:, None] * nodes)
     possible = transform.takes(truth)
@@ -51,6 +52,7 @@ def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any)
     nlpd = np.where(possible, np.log(sd) - stats.norm.logpdf(z) - transform.log_slope(inside), np.inf)
     crps = metrics.crps_of_quantiles(lambda q: transform.inverse(mean + sd * stats.norm.ppf(q)), truth)
     pit = np.where(possible, stats.norm.cdf(z), 0.0)
+    pit = np.where(possible & (truth == transform.inverse(np.full_like(truth, -np.inf))), part * pit, pit)
     return CellScores(values @ weights / weights.sum() - truth, nlpd, crps, pit)
 
 
