@@ -277,7 +277,7 @@ def test_scores_of_a_transformed_normal_are_those_of_its_draws(transform):
     samples = transform.inverse(mean + sd * rng.standard_normal((200_000, 6)))
     found = cellscores.of_bent(mean, sd, truth, transform, HALF)
     error = 5 * samples.std(axis=0) / np.sqrt(len(samples))
-    assert (np.abs(found.error - (samples.mean(axis=0) - truth)) < error).all()
+    assert (np.abs(found.error - (np.median(samples, axis=0) - truth)) < 2 * error).all()
     assert (np.abs(found.crps - metrics.crps_of_cells(samples, truth)) < 2 * error + 1e-3 * found.crps).all()
     np.testing.assert_allclose(found.pit, (samples < truth).mean(axis=0), atol=5 * 0.5 / np.sqrt(len(samples)))
     width = 1e-4
@@ -293,9 +293,7 @@ def test_a_clipped_normal_is_calibrated_at_its_zeros():
     truth = transform.inverse(mean + sd * rng.standard_normal(3000))
     found = cellscores.of_bent(mean, sd, truth, transform, metrics.parts_of_ties((3000,)))
     assert (truth == 0).mean() > 0.2 and stats.kstest(found.pit, "uniform").pvalue > 1e-3
-    samples = transform.inverse(mean[:5] + sd[:5] * rng.standard_normal((100_000, 5)))
-    error = 5 * samples.std(axis=0) / np.sqrt(len(samples)) + 2e-2 * samples.mean(axis=0)  # a kink under quadrature
-    assert (np.abs(found.error[:5] + truth[:5] - samples.mean(axis=0)) < error).all()
+    np.testing.assert_allclose(found.error + truth, transform.inverse(mean), atol=1e-12)
 
 
 def test_a_logarithm_gives_no_density_to_what_it_does_not_take():

@@ -86,6 +86,19 @@ def test_pit_of_few_draws_is_uniform(num_draws):
     assert stats.chisquare(np.histogram(pit, 20, (0, 1))[0]).pvalue > 1e-3
 
 
+@pytest.mark.parametrize(("num_cells", "num_draws"), [(60, 40), (500, 7), (4000, 40)])
+def test_bars_of_a_calibrated_histogram_lie_in_its_band(num_cells, num_draws):
+    """99 of 100 of them; a binomial is in whole steps, so a few more."""
+    bins = metrics.num_bins(num_cells, num_draws)
+    assert 5 <= bins <= min(20, num_draws + 1)
+    low, high = metrics.band_of_bins(num_cells, bins)
+    assert low < 1 < high
+    pit = np.random.default_rng(0).uniform(size=(2000, num_cells))
+    bars = np.array([np.histogram(one, bins, (0, 1))[0] for one in pit]) * bins / num_cells
+    inside = np.mean((bars >= low - 1e-9) & (bars <= high + 1e-9))
+    assert 0.99 - 5 * np.sqrt(0.01 / bars.size) <= inside < 0.9999
+
+
 def test_probability_integral_of_counts_is_uniform():
     rng = np.random.default_rng(0)
     for law in (lambda n: rng.integers(0, 2, n), lambda n: rng.poisson(0.7, n)):

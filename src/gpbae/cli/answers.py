@@ -23,8 +23,9 @@ def impute(
 ) -> None:  # fmt: skip
     """Fill the gaps of a table; cells that are there stay as they are.
 
-    A gap gets the posterior mean of a real number, the median of a count, the likelier of yes and no, the likeliest
-    label. Intervals and probabilities are those of a new measurement in every cell, also where there is one.
+    A gap gets the posterior mean of a real number (the median where logarithms were modelled), the median of a count,
+    the likelier of yes and no, the likeliest label. Intervals and probabilities are those of a new measurement in
+    every cell, also where there is one.
     """
     from gpbae.cli import files, roles
 
@@ -59,7 +60,8 @@ def predict(
 ) -> None:  # fmt: skip
     """Predict the outputs at new inputs; the table needs the input columns (and the groups') only.
 
-    Columns hold the mean of real numbers, the median of counts, the likelier of yes and no, the likeliest label. Rows
+    Columns hold the mean of real numbers (the median where logarithms were modelled) and the median of counts, the
+    likelier of yes and no, the likeliest label. Rows
     beyond the fitted ones, and groups never seen, are counted on stderr.
     """
     from gpbae.cli import roles

@@ -9,7 +9,7 @@ from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
 from gpbae.report.page import Chart, Section, Table
 from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell, count
-from gpbae.scoring import scoreboard
+from gpbae.scoring import metrics, scoreboard
 
 ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
@@ -37,18 +37,28 @@ def calibration(subject: Subject) -> Section:
     if mine:
         text = "Cells hidden from the fit: on the dashed line intervals keep their word."
         lines = {str(row["experiment"]): _coverage_line(row["metrics"]) for row in mine}
-        counts = np.sum([row["pit"] for row in mine], axis=0)
+        counts = _enough(np.sum([row["pit"] for row in mine], axis=0))
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only. "
             "For an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
         )
-        lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, 20, (0, 1))[0]
+        num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
+        lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, num_bins, (0, 1))[0]
     caption = "Share of cells inside central intervals, against their probability."
-    flat = "PIT: flat is calibrated; a hump means bands too wide, horns too narrow."
+    flat = (
+        "PIT: flat is calibrated; a hump means bands too wide, horns too narrow. Of a calibrated model 99 of 100 bars "
+        "lie in the shaded band, if cells err independently; neighbours often err together, so look for shapes."
+    )
     shown = [Chart("coverage", charts.calibration(lines), caption), Chart("pit", charts.histogram(counts), flat)]
     return Section("Calibration", [text], charts=shown)
+
+
+def _enough(counts: np.ndarray) -> np.ndarray:
+    """Half as many bins, where there are so few cells that most bars would be chance."""
+    few = metrics.num_bins(int(counts.sum())) < len(counts) and len(counts) % 2 == 0
+    return counts.reshape(-1, 2).sum(axis=1) if few else counts
 
 
 def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:

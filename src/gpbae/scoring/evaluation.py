@@ -238,8 +238,9 @@ def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
     samples = answer.samples_of(hidden)
     mean = np.asarray(answer.unwarned_mean, float).reshape(hidden.shape)
     kinds = np.broadcast_to(answer.kinds, hidden.shape)
-    if (kinds == "class").any():
-        mean = np.where(kinds == "class", answer.point_values, mean)
+    bent = [not isinstance(t, Identity) for t in answer.transforms] or [False] * hidden.shape[1]
+    if (have_points := (kinds == "class") | np.array(bent)).any():
+        mean = np.where(have_points, answer.point_values, mean)
     log_density = answer.log_density(seen.values, hidden)[hidden]
     return of_draws(mean[hidden], samples, log_density, seen.values[hidden], (kinds == "class")[hidden]), kinds
 

@@ -82,6 +82,19 @@ def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return randomised_pit(below / num, (equal + 1) / num, parts_of_ties(np.shape(below)))
 
 
+def num_bins(num_cells: int, num_draws: int = 10**9) -> int:
+    """Of a PIT histogram: some twenty cells in each, no more than there are places among the draws, from 5 to 20."""
+    return int(np.clip(min(num_cells // 20, num_draws + 1), 5, 20))
+
+
+def band_of_bins(num_cells: int, num_bins: int, level: float = 0.99) -> tuple[float, float]:
+    """Between which densities a bar of a calibrated histogram lies with this probability: a bin holds a binomial number
+    of the cells."""
+    law = stats.binom(max(num_cells, 1), 1 / num_bins)
+    low, high = law.ppf(0.5 - level / 2), law.ppf(0.5 + level / 2)
+    return float(low) * num_bins / max(num_cells, 1), float(high) * num_bins / max(num_cells, 1)
+
+
 def parts_of_ties(shape: tuple[int, ...]) -> np.ndarray:
     """Fixed uniform numbers, one for each cell of a table."""
     return np.random.default_rng(TIES).uniform(size=shape)
