@@ -49,7 +49,7 @@ def test_fits_of_one_command_are_counted_and_share_a_clock(monkeypatch, capsys):
             show({"phase": "warm-up", "done": sweep, "total": 10, "sweep": sweep, "sweeps": 20, "seconds": 0.5})
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("SGPBAE, fit 2 of 3, without the hidden cells: warming up, sweep 10 of 10 [1 min 4 s, ")
-    assert last.endswith("about 10 s left, 30 s with all fits]")
+    assert last.endswith("about 10 s left, 30 s of sampling in all]")
     assert progress.Course.of(1).title("SGPBAE", "without the hidden cells") == "SGPBAE without the hidden cells"
 
 

@@ -61,8 +61,8 @@ def predict(
     """Predict the outputs at new inputs; the table needs the input columns (and the groups') only.
 
     Columns hold the mean of real numbers (the median where logarithms were modelled) and the median of counts, the
-    likelier of yes and no, the likeliest label. Rows
-    beyond the fitted ones, and groups never seen, are counted on stderr.
+    likelier of yes and no, the likeliest label. Rows beyond the fitted ones, and groups never seen, are counted on
+    stderr.
     """
     from gpbae.cli import roles
 

@@ -197,7 +197,7 @@ class _Pace:
         left = pace * (event[total] - event[done])
         if not self.still or what != "run":
             return f"about {duration(left)} left"
-        return f"about {duration(left)} left, {duration(left + self.still * pace * event[total])} with all fits"
+        return f"about {duration(left)} left, {duration(left + self.still * pace * event[total])} of sampling in all"
 
 
 def duration(seconds: float) -> str:

@@ -17,8 +17,8 @@ OF_NUMBERS = {name: name.upper() for name in ("mae", "rmse", "smse", "nlpd", "cr
     f"coverage{round(100 * q)}": f"in {round(100 * q)}\N{NO-BREAK SPACE}%" for q in LEVELS
 }
 OF_LABELS = {"mae": "share wrong", "nlpd": "NLPD", "crps": "half the Brier score"}
-TIE = 0.02
-"""Errors that differ by less, as a share, are as large."""
+TIE, CLEAR = 0.02, 1.1
+"""Errors that differ by less than the first, as a share, are as large; beyond the second ratio they clearly differ."""
 FEWEST_CELLS = 5
 MOST_NAMES = 8
 Rows = Sequence[Mapping[str, Any]]
@@ -110,11 +110,11 @@ def against_rivals(rows: Rows, model: str) -> list[str]:
     ways = list(dict.fromkeys(row["experiment"] for row in rows))
     overall = {way: _overall([row for row in rows if row["experiment"] == way], model) for way in ways}
     duels = {way: duel for way, duel in overall.items() if duel is not None}
-    better = [f"{way} (MAE {d.errors} of {model})" for way, d in duels.items() if d.ratio > 1 + TIE]
+    won = {way: duel for way, duel in duels.items() if duel.ratio > 1 + TIE}
     lost = {way: duel for way, duel in duels.items() if duel.ratio <= 1 + TIE}
     said = [_lost(way, duel, model) for way, duel in lost.items()]
-    if lost and better:
-        said.append(f"The model is worth its time for hidden {' and '.join(better)}, where no simple way came near.")
+    if lost and won:
+        said += [_won(way, duel, model) for way, duel in won.items()]
     elif "cells" in lost and len(duels) == 1:
         said.append("It may be worth its time in longer gaps; try: gpbae evaluate RUN --evaluate blocks")
     return said + [words for way in ways if (words := _by_column([r for r in rows if r["experiment"] == way], model))]
@@ -127,6 +127,12 @@ def _lost(way: str, duel: Duel, model: str) -> str:
     if _is_number(theirs) and _is_number(ours) and ours < theirs:
         words += f", though its distributions told less (NLPD {theirs:.3g} against {ours:.3g})"
     return f"{words}."
+
+
+def _won(way: str, duel: Duel, model: str) -> str:
+    worth = ": there it is worth its time" if duel.ratio > CLEAR else ""
+    ours, theirs = duel.ours["mae"], duel.theirs["mae"]
+    return f"For hidden {way}, {model} had the smallest error (MAE {ours:.3g}; {duel.rival} {theirs:.3g}){worth}."
 
 
 def _overall(rows: Rows, model: str) -> Duel | None:
