@@ -28,8 +28,8 @@ OUTPUTS = (
 def lights(subject: Subject) -> Section:
     checks = trust.checks(subject.model, subject.diagnostics, subject.tests)
     command = trust.command(checks)
-    words = f"To do all that is advised here at once, in a new folder: {command} (… stands for what was typed before)."
-    return Section("Is it to be trusted?", [words] if command else [], checks=checks)
+    words = "To do all that is advised here at once, in a new folder NEW (… stands for what was typed before):"
+    return Section("Is it to be trusted?", [words] if command else [], checks=checks, command=command)
 
 
 def calibration(subject: Subject) -> Section:
