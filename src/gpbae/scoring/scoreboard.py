@@ -59,11 +59,16 @@ def _is_number(value: Any) -> bool:
     return value is not None and value == value
 
 
+def _number(value: Any) -> float:
+    """A file says nothing where there is no number."""
+    return float("nan") if value is None else float(value)
+
+
 def _board(rows: Rows, of_labels: bool) -> Board:
     found = [with_infinity(row["metrics"]) for row in rows]
     names = {n: word for n, word in (OF_LABELS if of_labels else OF_NUMBERS).items()
              if any(_is_number(metrics.get(n)) for metrics in found)}  # fmt: skip
-    lines = [tuple(float(m[n]) if _is_number(m.get(n)) else np.nan for n in names) for m in found]
+    lines = [tuple(_number(m.get(n)) for n in names) for m in found]
     cells = int(found[0].get("cells") or 0)
     return Board(of_labels, cells, tuple(names.values()), list(zip(rows, lines, strict=True)))
 
@@ -123,8 +128,8 @@ def against_rivals(rows: Rows, model: str) -> list[str]:
 def _lost(way: str, duel: Duel, model: str) -> str:
     how = "better than" if duel.ratio < 1 - TIE else "as well as"
     words = f"For hidden {way}, {duel.rival} did {how} {model} (MAE {duel.errors})"
-    theirs, ours = duel.theirs.get("nlpd"), duel.ours.get("nlpd")
-    if _is_number(theirs) and _is_number(ours) and ours < theirs:
+    theirs, ours = (_number(metrics.get("nlpd")) for metrics in (duel.theirs, duel.ours))
+    if ours < theirs:
         words += f", though its distributions told less (NLPD {theirs:.3g} against {ours:.3g})"
     return f"{words}."
 
