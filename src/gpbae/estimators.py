@@ -43,8 +43,9 @@ class BAE(Building, Streams, Inspection, Contract):
     step_size : "auto" measures the stiffest direction and keeps its discretisation error within 2 %; or a number.
     friction, temperature : of the sampler; anything but temperature 1 is not the posterior.
     standardise : work on standardised columns and centred inputs; undone on the way out.
-    transform : "none", "log", "yeo-johnson" or "auto" (log of skewed positive columns), or words by column name, where
-        * and ? stand for letters: {"NO*": "log"}; answers and densities are in the units of y all the same.
+    transform : "none", "log", "log1p" (of columns with zeros; answers are never below 0), "yeo-johnson" or "auto" (one
+        of the logarithms for skewed columns without negative values), or words by column name, where * and ? stand for
+        letters: {"NO*": "log"}; answers and densities are in the units of y all the same.
     progress : whether to show it, or a function that is told of every event.
     """
 

@@ -14,7 +14,7 @@ from gpbae.kernels import label_columns
 from gpbae.priors import NormalPrior
 from gpbae.scoring import metrics
 from gpbae.tabular import tables
-from gpbae.tabular.transforms import Log, YeoJohnson
+from gpbae.tabular.transforms import Identity, Log, Log1p, YeoJohnson
 
 LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12
@@ -24,7 +24,11 @@ FEWEST_DRAWS, MOST_DRAWS = 40, 200
 NUM_BINS = 60
 
 
-MODELLED_AS = {Log: " (its logarithm is modelled)", YeoJohnson: " (its Yeo–Johnson transform is modelled)"}
+MODELLED_AS = {
+    Log: " (its logarithm is modelled)",
+    Log1p: " (its log1p is modelled)",
+    YeoJohnson: " (its Yeo–Johnson transform is modelled)",
+}
 
 
 @dataclass(frozen=True)
@@ -244,14 +248,17 @@ class Overview:
         return self.model.recall(self.rows, int(np.clip(wanted, FEWEST_DRAWS, MOST_DRAWS)))
 
     def fans(self, level: float = LEVEL) -> Bands:
-        """Predictive mean and interval of the drawn rows and cells, observation noise included; of yes and no the
-        probability of yes and its interval, for a cell itself is anything from 0 to 1."""
+        """Predictive mean (the median where a transform was modelled) and interval of the drawn rows and cells,
+        observation noise included; of yes and no the probability of yes and its interval, for a cell itself is anything
+        from 0 to 1."""
         cells, _ = self._recalled
         draws = cells.samples.reshape(len(cells.samples), len(self.rows), -1)[:, :, self.cells]
         is_truth = self.kinds[self.cells] == "truth"
         draws[:, :, is_truth] = cells.chances(self.cells[is_truth])
-        mean = np.asarray(cells.unwarned_mean, float).reshape(len(self.rows), -1)[:, self.cells]
-        return _bands(draws, level, mean)
+        mean = np.asarray(cells.unwarned_mean, float).reshape(len(self.rows), -1)
+        if transforms := self.model.scaler_.transforms:
+            mean = np.where([isinstance(t, Identity) for t in transforms], mean, cells.point_values)
+        return _bands(draws, level, mean[:, self.cells])
 
     def label_chances(self, cell: int) -> tuple[list[str], Float[np.ndarray, "n K"], Int[np.ndarray, " n"]]:
         """Of a column of labels and the drawn rows: the labels, the probability of each, and which one was observed, -1
@@ -274,9 +281,14 @@ class Overview:
         _, latents = self._recalled
         return _bands(latents.samples, level, np.asarray(latents.mean, float))
 
+    @property
+    def num_draws(self) -> int:
+        """Draws that the drawn rows are answered by."""
+        return len(self._recalled[0].samples)
+
     @functools.cached_property
     def pit(self) -> Float[np.ndarray, " cells"]:
-        """Of every observed cell among the drawn rows, the share of predictive draws below it: uniform if calibrated.
+        """Of every observed cell among the drawn rows, its place among the predictive draws: uniform if calibrated.
 
         These cells were seen by the fit, so this shows gross faults only.  Labels have no order, so nothing below them.
         """

@@ -203,15 +203,27 @@ TROUBLES = {
 def test_every_trouble_comes_with_the_command_that_mends_it(trouble):
     facts, option = TROUBLES[trouble]
     facts = {"temperatures": {}, "scalars": {}} | facts
-    assert any(f"in a new folder: gpbae fit … {option} --out NEW." in words for words in sentences(**facts))
+    said = [words for words in sentences(**facts) if "in a new folder: gpbae fit … " in words]
+    assert len(said) == 1 and f" {option} " in said[0] and said[0].rstrip(".").endswith("--out NEW")
 
 
 def test_advice_moves_each_setting_where_it_helps():
     """Distance does not make eight draws fifty; warm-up shorter than a draw is rounded up anyway; noise is raised."""
-    assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 8, "num_samples": 4}).startswith("Use num_samples=8;")
-    assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).startswith("Use num_warmup=20;")
-    assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).startswith("Use latent_noise=0.2;")
-    assert advice.on_unseen(["y[0,3]"]) == "Leave it out."
+    assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 8, "num_samples": 4}).words == "Use num_samples=8"
+    assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).words == "Use num_warmup=20"
+    assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).words == "Use latent_noise=0.2"
+    assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"]))]) == ["Empty. Leave it out."]
+
+
+def test_several_troubles_are_mended_by_one_command(rng):
+    """Each setting once; of two values for one the first counts, and the other is not advised."""
+    apart = np.array([-5.0, 5.0, -5.0, 5.0])[:, None] + rng.standard_normal((4, 100))
+    hot = {"decoder": (1.3, 0.01), "latents": (1.2, 0.01)}
+    *said, last = sentences({"a": apart}, hot, jitter=np.array([2]), by_inputs=0.3, unseen=["b"])
+    assert last.startswith(advice.TOGETHER + "gpbae fit … ") and last.endswith(" --out NEW")
+    for option in ("--set step_size=0.0062", "--set num_warmup=600", "--set num_inducing=16", "--exclude b"):
+        assert last.count(option) == 1
+    assert not any("gpbae fit" in words or "num_inducing=64" in words for words in said)
 
 
 def test_one_chain_left_of_several_is_not_one_chain_asked_for():

@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from gpbae import __version__, cli
-from gpbae.cli import files, long, pieces, roles, runs, scores
+from gpbae.cli import cautions, files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
@@ -274,6 +274,7 @@ def small(tmp_path):
 def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, capsys):
     """Ctrl-C while the evaluation samples, then while rivals are asked; neither fit is begun again."""
     from gpbae.sampling import run as sampling
+    from gpbae.saving import storage
     from gpbae.scoring import rivals
 
     blocks, evaluated = [], tmp_path / "run" / "evaluation"
@@ -298,7 +299,7 @@ def test_an_evaluation_that_was_stopped_goes_on(small, tmp_path, monkeypatch, ca
     monkeypatch.setattr(sampling.Sampler, "_block", None)
     assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # the same command again
     first = (tmp_path / "run" / "evaluation.json").read_text()
-    assert [file.suffix for file in evaluated.iterdir()] == [".json"]
+    assert [file.suffix for file in evaluated.iterdir() if file.name != storage.LOCK] == [".json"]
     capsys.readouterr()
     assert run(*small, "--evaluate", "--holdout", "0.2", "-q") == 0  # all is known
     assert (tmp_path / "run" / "evaluation.json").read_text() == first
@@ -412,7 +413,7 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
         assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 130
     assert run("report", tmp_path / "run") == 0
     begun = (
-        f"An evaluation (cells, rows hidden) was begun and not finished; go on with: gpbae resume {tmp_path / 'run'}"
+        f"An evaluation (cells, rows hidden) was interrupted; go on with: gpbae resume {tmp_path / 'run'}, then gpbae "
     )
     assert begun in (tmp_path / "run" / "report.html").read_text()
     assert run("resume", tmp_path / "run", "-q") == 0
@@ -423,7 +424,11 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     assert found.out.replace(str(tmp_path / "run"), str(other)) == capsys.readouterr().out
     names = [sorted(file.name for file in (folder / "evaluation").iterdir()) for folder in (tmp_path / "run", other)]
     assert names[0] == names[1] and "Next: gpbae report" in found.err
-    (tmp_path / "run" / "given.json").unlink()
+    given = tmp_path / "run" / "given.json"
+    given.write_text(given.read_text().replace("[", "[ "))
+    assert run("evaluate", tmp_path / "run") == 1
+    assert "given.json must have at most" in capsys.readouterr().err  # the manifest knows it
+    given.unlink()
     assert run("evaluate", tmp_path / "run") == 1
     assert "evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
     assert run(*small, "-q") == 0 and runs.given(tmp_path / "run") == runs.given(other)
@@ -464,7 +469,21 @@ def test_an_unfinished_evaluation_is_not_forgotten(wished):
         pass
     with pytest.raises(InputError, match="refused"), scores.wished(hidden, folder):
         raise InputError("refused")
-    assert scores.open_wish(folder) == hidden and "gpbae resume '" in scores.unfinished(folder)
+    assert scores.open_wish(folder) == hidden and "was interrupted; go on with: gpbae resume '" in scores.unfinished(
+        folder
+    )
+
+
+def test_an_evaluation_that_runs_is_not_called_interrupted(wished):
+    folder, hidden = wished
+    with scores._alone(folder / "evaluation"):
+        assert "was running when this was written" in scores.unfinished(folder)
+        assert "gpbae resume" not in scores.unfinished(folder)
+        with pytest.raises(InputError, match="is running; wait"), scores.wished(hidden._replace(ways=["rows"]), folder):
+            pass
+        with pytest.raises(GpbaeError, match="in use by process"), scores._alone(folder / "evaluation"):
+            pass
+    assert "was interrupted" in scores.unfinished(folder)
 
 
 def test_a_damaged_wish_is_no_remark(wished):
@@ -587,6 +606,29 @@ def test_rows_outside_what_was_fitted_are_counted(table, fitted, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_answers_below_zero_are_told_with_the_option_that_prevents_them(table, fitted, capsys):
+    """b has no negative value and no logarithm; a has one, so it is not named, and its own stays in the option."""
+    far = table / "beyond.csv"
+    far.write_text("time,id\n2014-03-28T02:00+01:00,000\n2014-03-28T02:00+01:00,new\n")
+    assert run("predict", fitted, far, "-o", table / "below.csv", "--interval", "0.99") == 0
+    below = pd.read_csv(table / "below.csv")
+    count = int((below[["b", "b_lower"]] < 0).sum().sum())
+    words = f"Note: {count} values or ends of intervals lie below 0, where no fitted value does: in b. If they cannot"
+    said = capsys.readouterr().err
+    assert count and words in said and "gpbae fit … --transform a=log,b=log --out NEW" in said
+    assert (below["a_lower"] > 0).all()
+
+
+def test_only_filled_cells_and_ends_of_intervals_count_as_answers():
+    shown = pd.DataFrame({"a": [-1.0, -1.0, 2.0], "b": [1.0, 1.0, 1.0]})
+    gaps, done = pd.DataFrame({"a": [True, False, True], "b": [True] * 3}), pd.DataFrame({"a_lower": [-3.0, -2.0, 1.0]})
+    assert cautions.below_zero(["a", "b"], gaps, shown, done) == {"a": 3, "b": 0}
+    assert cautions.below_zero(["a", "b"], None, shown, pd.DataFrame()) == {"a": 2, "b": 0}
+    words = cautions.below_zero_in_words({"a": 3, "b": 0}, {"a": "log1p", "b": "log"}, "auto")
+    assert words is not None and words.endswith("gpbae fit … --transform '*=auto,a=log1p' --out NEW")
+    assert cautions.below_zero_in_words({"a": 0}, {"a": "log"}, "auto") is None
+
+
 @pytest.mark.parametrize("light", trust.Light)
 def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch, capsys):
     monkeypatch.setattr(trust, "checks", lambda model, frame, tests=(): [trust.Check("R-hat", "2", light)])
@@ -655,6 +697,8 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     assert run("diagnose", fitted) == 0
     said = capsys.readouterr().out
+    assert said.startswith("Light: ") and said.rstrip().splitlines()[-1].startswith("Light: ")
+    assert said.index("gpbae fit … --set") < said.index("kinetic temperature")  # what to do before the numbers
     assert "output[a, row 0, group 000, time=2004-03-26 23:00 UTC]" in said and "lengthscale (hours)" in said
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0

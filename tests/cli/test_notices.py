@@ -60,9 +60,9 @@ SERIES = {
 }
 
 
-def hints(tmp_path, columns, **wish):
+def hints(tmp_path, columns, outputs="y", **wish):
     pd.DataFrame({"t": DATES, "y": RNG.normal(size=20).round(3)} | columns).to_csv(tmp_path / "data.csv", index=False)
-    return " ".join(notices.of_series(reading.read(tmp_path / "data.csv", reading.Wish("t", "y", **wish))))
+    return " ".join(notices.of_series(reading.read(tmp_path / "data.csv", reading.Wish("t", outputs, **wish))))
 
 
 @pytest.mark.parametrize("what", SERIES)
@@ -70,6 +70,14 @@ def test_inputs_that_occur_repeatedly_hint_at_the_column_that_tells_series_apart
     columns, *words = SERIES[what]
     said = hints(tmp_path, columns)
     assert "20 of 20 rows have the same t as another row." in said and all(word in said for word in words)
+
+
+def test_what_is_modelled_is_hinted_at_last_and_said_to_be(tmp_path):
+    """Numbers are modelled unless told otherwise, so a site that is a number is one of the outputs."""
+    site, plot = {"site": ["7", "8"] * 10}, {"plot": list("ABCD") * 5}
+    said = hints(tmp_path, site, "all")
+    assert "If site, modelled now, says" in said and said.endswith("--groups site, and do not name it in --outputs.")
+    assert "If plot says" in hints(tmp_path, site | plot, "all")
 
 
 def test_series_that_are_told_apart_get_no_hint(tmp_path):

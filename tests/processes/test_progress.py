@@ -36,6 +36,23 @@ def test_lines_stand_where_there_is_no_terminal(capsys):
     assert capsys.readouterr().err == "SGPBAE: sampling, draw 25 of 25 [1 min 15 s]\n"
 
 
+def test_fits_of_one_command_are_counted_and_share_a_clock(monkeypatch, capsys):
+    """A sweep a second: ten are left of this fit of 20, and all 20 of the next; the clock is that of the command."""
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    course = progress.Course.of(3).later(1)
+    title = course.title("SGPBAE", "without the hidden cells")
+    now[0] += 60
+    with progress.display(title, True, course) as show:
+        for sweep in range(7, 11):
+            now[0] += 1
+            show({"phase": "warm-up", "done": sweep, "total": 10, "sweep": sweep, "sweeps": 20, "seconds": 0.5})
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("SGPBAE, fit 2 of 3, without the hidden cells: warming up, sweep 10 of 10 [1 min 4 s, ")
+    assert last.endswith("about 10 s left, 30 s of sampling in all]")
+    assert progress.Course.of(1).title("SGPBAE", "without the hidden cells") == "SGPBAE without the hidden cells"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("mae; smse; coverage90", ["MAE", "SMSE", "coverage (in 90 %)"]), ("r hat; ess", ["R-hat", "ESS"]),

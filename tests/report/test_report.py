@@ -264,9 +264,11 @@ def test_a_few_quantities_that_disagree_are_seen_among_many_that_agree(model):
     """The light does not say green where the diagnostics warn, and names the worst."""
     frame = pd.DataFrame(np.nan, [f"output {i}" for i in range(13)], list(diagnostics.COLUMNS))
     frame["r_hat"], frame["ess"] = [1.01] * 9 + [2.0, 2.87, 2.1, 2.2], [100] * 9 + [9, 5, 8, 7]
-    said = " ".join(diagnostics._mixing_words(frame, 4, model._now()))
+    said = " ".join(remedy.words for _, remedy in diagnostics._mixing_words(frame, 4, model._now()))
     first, second = trust._mixing(model, frame)
-    assert first.advice.removeprefix("Chains disagree. ") in said and "num_warmup=8" in said  # one advice for both
+    assert first.remedy.words in said and "num_warmup=8" in said  # one advice for both
+    command = trust.command([first, second])
+    assert command.startswith("gpbae fit … --set num_warmup=8 ") and command.endswith(" --out NEW")
     assert first.light == "amber" and first.advice and first.found.endswith("largest 2.87 (output 10)")
     assert second.found.endswith("smallest 5 (output 10)")
 

@@ -71,11 +71,32 @@ def test_coverage_counts_cells_inside():
     assert metrics.coverage(draws, np.array([0.04, 0.06, 0.94, 0.96]), 0.9) == 0.5
 
 
-def test_pit_is_the_share_of_draws_below():
+def test_pit_is_the_place_among_the_draws():
     draws = np.array([0.0, 1.0, 2.0, 3.0])[:, None]
-    assert metrics.pit(draws, np.array([1.5])) == 0.5
-    tie = metrics.pit(draws, np.array([1.0]))
-    assert 0.25 <= tie <= 0.5  # some part of the tie
+    assert 0.4 <= metrics.pit(draws, np.array([1.5])) <= 0.6  # between the second and the third of five places
+    assert 0.2 <= metrics.pit(draws, np.array([1.0])) <= 0.6  # some part of the tie
+
+
+@pytest.mark.parametrize("num_draws", [7, 40])
+def test_pit_of_few_draws_is_uniform(num_draws):
+    """Also where bins of a histogram and places among the draws do not fit each other."""
+    rng = np.random.default_rng(0)
+    pit = metrics.pit(rng.standard_normal((num_draws, 40_000)), rng.standard_normal(40_000))
+    assert stats.kstest(pit, "uniform").pvalue > 1e-3
+    assert stats.chisquare(np.histogram(pit, 20, (0, 1))[0]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("num_cells", "num_draws"), [(60, 40), (500, 7), (4000, 40)])
+def test_bars_of_a_calibrated_histogram_lie_in_its_band(num_cells, num_draws):
+    """99 of 100 of them; a binomial is in whole steps, so a few more."""
+    bins = metrics.num_bins(num_cells, num_draws)
+    assert 5 <= bins <= min(20, num_draws + 1)
+    low, high = metrics.band_of_bins(num_cells, bins)
+    assert low < 1 < high
+    pit = np.random.default_rng(0).uniform(size=(2000, num_cells))
+    bars = np.array([np.histogram(one, bins, (0, 1))[0] for one in pit]) * bins / num_cells
+    inside = np.mean((bars >= low - 1e-9) & (bars <= high + 1e-9))
+    assert 0.99 - 5 * np.sqrt(0.01 / bars.size) <= inside < 0.9999
 
 
 def test_probability_integral_of_counts_is_uniform():

@@ -1,11 +1,12 @@
 """What to do about a fit that is not to be trusted yet: one remedy for each trouble, said alike wherever it is said."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 Settings = Mapping[str, Any]
+TOGETHER = "All of this together, in a new folder: "
 SMALLEST_ESS = 50
 """Effective draws; fewer make intervals rough."""
 
@@ -60,21 +61,56 @@ REMEDIES: dict[Trouble, Callable[[Settings], Settings]] = {
 there was none, num_inducing and latent_noise 0 where there are none, num_draws of all chains."""
 
 
-def on(trouble: Trouble, now: Settings) -> str:
-    """What to fit with instead, and the command; … stands for what was typed before."""
-    changes = [f"{name}={value}" for name, value in REMEDIES[trouble](now).items()]
-    command = _again(*(f"--set {change}" for change in changes))
-    return f"Use {', '.join(changes)}; on the command line, in a new folder: {command}."
+class Remedy(NamedTuple):
+    """What to do in words, and by what it changes the options of the command line that do it, if any."""
+
+    words: str
+    options: Mapping[str, str]
 
 
-def on_unseen(columns: Sequence[str]) -> str:
+Said = tuple[str, Remedy | None]
+"""What is wrong, and what to do about it."""
+
+
+def on(trouble: Trouble, now: Settings) -> Remedy:
+    """What to fit with instead."""
+    changes = {name: f"{name}={value}" for name, value in REMEDIES[trouble](now).items()}
+    return Remedy(f"Use {', '.join(changes.values())}", {name: f"--set {text}" for name, text in changes.items()})
+
+
+def on_unseen(columns: Sequence[str]) -> Remedy:
     """What to do about columns without an observed cell; a name with a comma is no name on the command line."""
     words = f"Leave {'it' if len(columns) == 1 else 'them'} out"
-    if any("," in name for name in columns):
-        return f"{words}."
-    names = shlex.quote(",".join(columns))
-    return f"{words}; on the command line, in a new folder: {_again(f'--exclude {names}')}."
+    named = {} if any("," in name for name in columns) else {"exclude": f"--exclude {shlex.quote(','.join(columns))}"}
+    return Remedy(words, named)
 
 
-def _again(*options: str) -> str:
-    return f"gpbae fit … {' '.join(options)} --out NEW"
+def in_sentences(said: Sequence[Said]) -> list[str]:
+    """Each trouble with its remedy; one command for all of them, at the end of the only one or as a sentence of its
+    own."""
+    kept = without_conflicts([remedy for _, remedy in said])
+    remedies = [remedy for remedy in kept if remedy is not None]
+    if len(remedies) == 1 and remedies[0].options:
+        tail = f"; on the command line, in a new folder: {command(remedies)}."
+        return [words if remedy is None else f"{words} {remedy.words}{tail}"
+                for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
+    sentences = [words if remedy is None else f"{words} {remedy.words}."
+                 for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
+    return [*sentences, TOGETHER + command(remedies)] if any(remedy.options for remedy in remedies) else sentences
+
+
+def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
+    """One setting has one value: a remedy that wants another than one before it is left out."""
+    taken: dict[str, str] = {}
+    kept = []
+    for remedy in remedies:
+        clashes = remedy is not None and any(taken.get(name, o) != o for name, o in remedy.options.items())
+        kept.append(None if clashes else remedy)
+        taken.update({} if clashes or remedy is None else remedy.options)
+    return kept
+
+
+def command(remedies: Iterable[Remedy]) -> str:
+    """What does all of it; … stands for what was typed before."""
+    options = {name: option for remedy in remedies for name, option in remedy.options.items()}
+    return f"gpbae fit … {' '.join(options.values())} --out NEW"

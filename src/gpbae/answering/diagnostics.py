@@ -40,7 +40,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
     """What a user should know and do, in sentences; empty when all is well.  The fact `now` is what `advice` takes: how
     the model was fitted."""
     now = facts["now"]
-    return [
+    return advice.in_sentences([
         *_temperature_words(frame, facts["temperature"], now),
         *_clamp_words(facts["fraction_clamped"], now),
         *_mixing_words(frame, facts["num_chains"] + len(facts["dead"]), now),
@@ -49,103 +49,102 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_jitter_words(np.asarray(facts.get("jitter", 0)), now),
         *_unseen_words(facts.get("unseen", ())),
         *_input_words(facts.get("by_inputs", 1.0), now),
-    ]
+    ])  # fmt: skip
 
 
 def _temperature_words(frame, temperature, now):
     said = []
     if temperature < 0.1:
-        said.append(
+        words = (
             f"This run was optimisation, not sampling: at temperature {temperature:g} the draws huddle around a mode "
-            f"and their spread says nothing about uncertainty. {advice.on(Trouble.NOT_SAMPLED, now)}"
+            "and their spread says nothing about uncertainty."
         )
+        said.append((words, advice.on(Trouble.NOT_SAMPLED, now)))
+    elif temperature != 1:
+        words = f"At temperature {temperature:g} the spread of the draws is not that of the posterior, as it is at 1."
+        said.append((words, advice.on(Trouble.NOT_SAMPLED, now)))
     kinetic, error = frame["kinetic_temperature"].dropna(), frame["temperature_error"].fillna(0.0)
     excess = (kinetic - temperature).abs() - TEMPERATURE_TOLERANCE * temperature
     off = kinetic[excess > NUM_ERRORS * error.reindex(kinetic.index)]
     for name, value in off.items():
         what = "hotter" if value > temperature else "colder"
-        said.append(
+        words = (
             f"{name} runs at kinetic temperature {value:.3f}, {what} than {temperature:g} by more than "
-            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted. {advice.on(Trouble.LARGE_STEPS, now)}"
+            f"{TEMPERATURE_TOLERANCE:.0%}: its spread is not to be trusted."
         )
+        said.append((words, advice.on(Trouble.LARGE_STEPS, now)))
     return said
 
 
 def _clamp_words(fraction, now):
     if fraction == 0:
         return []
-    return [
-        f"Minibatch noise exceeded the noise the sampler injects in {fraction:.1%} of its coordinates, which therefore "
-        f"run too hot. {advice.on(Trouble.NOISY_BATCHES, now)}"
-    ]
+    words = f"Minibatch noise exceeded the noise the sampler injects in {fraction:.1%} of its coordinates: too hot."
+    return [(words, advice.on(Trouble.NOISY_BATCHES, now))]
 
 
 def _mixing_words(frame, num_chains, now):
     said = []
     if num_chains < 2:
-        said.append(
-            f"R-hat is not available from one chain, which has none to agree with. {advice.on(Trouble.ONE_CHAIN, now)}"
-        )
+        words = "R-hat is not available from one chain, which has none to agree with."
+        said.append((words, advice.on(Trouble.ONE_CHAIN, now)))
     rhat = frame["r_hat"].dropna()
     if len(rhat) and rhat.median() > LARGEST_RHAT:
-        said.append(
-            f"Chains disagree: the median R-hat is {rhat.median():.2f} (below {LARGEST_RHAT} is good). "
-            f"{advice.on(Trouble.DISAGREEMENT, now)}"
-        )
+        words = f"Chains disagree: the median R-hat is {rhat.median():.2f} (below {LARGEST_RHAT} is good)."
+        said.append((words, advice.on(Trouble.DISAGREEMENT, now)))
     elif len(rhat) and rhat.max() > LARGEST_SINGLE_RHAT:
-        said.append(
+        words = (
             f"Chains disagree about {rhat.idxmax()}: its R-hat is {rhat.max():.2f} (below {LARGEST_SINGLE_RHAT} is "
-            f"good), so do not trust its spread. {advice.on(Trouble.DISAGREEMENT, now)}"
+            "good), so do not trust its spread."
         )
+        said.append((words, advice.on(Trouble.DISAGREEMENT, now)))
     ess = frame["ess"].dropna()
     if len(ess) and ess.median() < SMALLEST_ESS:
-        said.append(
-            f"Few independent draws: the median effective sample size is {ess.median():.0f}. "
-            f"{advice.on(Trouble.FEW_DRAWS, now)}"
-        )
+        words = f"Few independent draws: the median effective sample size is {ess.median():.0f}."
+        said.append((words, advice.on(Trouble.FEW_DRAWS, now)))
     return said
 
 
 def _acceptance_words(acceptance, now):
     if acceptance is None or acceptance >= SMALLEST_ACCEPTANCE:
         return []
-    return [
-        f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time, so these hardly move. "
-        f"{advice.on(Trouble.STUCK_KERNEL, now)}"
-    ]
+    words = f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time: they hardly move."
+    return [(words, advice.on(Trouble.STUCK_KERNEL, now))]
 
 
 def _unseen_words(columns):
     if not columns:
         return []
-    return [
+    words = (
         f"Nothing was observed of column {', '.join(columns)}: what is said of it comes from the prior alone, in units "
-        f"that mean nothing. {advice.on_unseen(columns)}"
-    ]
+        "that mean nothing."
+    )
+    return [(words, advice.on_unseen(columns))]
 
 
 def _input_words(share, now):
     if share >= SMALLEST_SHARE_OF_INPUTS:
         return []
-    return [
+    words = (
         f"Inputs alone say {share:.0%} of what the latents say of the fitted rows; the rest each row tells by its own "
         "cells. So impute knows much more than predict, whose intervals say so. If neighbours along the inputs should "
         "tell more, choose another kernel, such as one with Periodic in it, or raise num_inducing "
-        f"({now['num_inducing']} now). {advice.on(Trouble.VAGUE_INPUTS, now)}"
-    ]
+        f"({now['num_inducing']} now)."
+    )
+    return [(words, advice.on(Trouble.VAGUE_INPUTS, now))]
 
 
 def _dead_words(dead, because, now):
     why = {i: f" (not finite: {because[i]})" for i in because}
     said = [f"Chain {i} diverged and was stopped{why.get(int(i), '')}; its draws are left out." for i in dead]
-    return [*said[:-1], f"{said[-1]} {advice.on(Trouble.LARGE_STEPS, now)}"] if said else []
+    return [*((words, None) for words in said[:-1]), (said[-1], advice.on(Trouble.LARGE_STEPS, now))] if said else []
 
 
 def _jitter_words(levels, now):
     if not (levels > 0).any():
         return []
-    return [
+    words = (
         f"The covariance of the latent prior needed up to {10 ** levels.max():g} times the usual jitter, in "
-        f"{np.mean(levels > 0):.0%} of the draws: inputs nearly coincide beside the lengthscale. "
-        f"{advice.on(Trouble.CROWDED_INPUTS, now)}"
-    ]
+        f"{np.mean(levels > 0):.0%} of the draws: inputs nearly coincide beside the lengthscale."
+    )
+    return [(words, advice.on(Trouble.CROWDED_INPUTS, now))]

@@ -73,10 +73,18 @@ class Predictive:
         """E[y | draw], (S, R, T, P), original units."""
         if self._likelihood is None:
             return np.asarray(self._eta, np.float64)
-        means = np.array(_per_draw(_mean, self._likelihood, self._eta), np.float64)
-        means = means * self._scaler.scale + self._scaler.location
+        means = self._modelled_means() * self._scaler.scale + self._scaler.location
         means[..., self._are_bent] = self._bent_moments[0]
         return means
+
+    def _modelled_means(self) -> np.ndarray:
+        """E of what is modelled of y given each draw, (S, R, T, P): transformed, standardised."""
+        return np.array(_per_draw(_mean, self._likelihood, self._eta), np.float64)
+
+    def _bent_medians(self) -> np.ndarray:
+        """Of columns with a transform, (T, those columns): the median of the draws' medians.  Noise is symmetric where
+        it is modelled, and a monotone map keeps medians."""
+        return self._scaler.inverse(np.median(self._modelled_means(), axis=(0, 1)))[:, self._are_bent]
 
     @functools.cached_property
     def _noise(self) -> np.ndarray:
@@ -162,8 +170,8 @@ class Predictive:
 
     @functools.cached_property
     def point(self) -> Any:
-        """One value for every cell, such as y could hold, in the types of y: the mean of real numbers, the median of
-        counts, the most probable class."""
+        """One value for every cell, such as y could hold, in the types of y: the mean of real numbers, the median where
+        a transform was modelled and of counts, the most probable class."""
         return self._frame.decode(self.point_values, self._index)
 
     @functools.cached_property
@@ -171,6 +179,8 @@ class Predictive:
         """The values of `point` as numbers, (rows, P); a class is its code."""
         best = self._means.mean(axis=(0, 1))
         kinds = self.kinds
+        if self._are_bent.any():
+            best[:, self._are_bent] = self._bent_medians()
         if (kinds == "count").any():
             draws = self._samples[..., kinds == "count"]
             best[:, kinds == "count"] = np.quantile(draws, 0.5, axis=0, method="inverted_cdf")

@@ -133,8 +133,9 @@ class Questions(Answers):
                  block_length: int = 24, rivals: bool = False, seed: int = 0):  # fmt: skip
         """Hide a share of the known cells, refit a copy on the rest, fill them and score: a row of metrics per column.
 
-        `how` is "cells", "blocks" (of `block_length` rows along x), "rows" or ("column", name, start).  The last row is
-        of all columns, in units of each one's standard deviation.  With `rivals` simple ways to fill a table are
+        `how` is "cells", "blocks" (of `block_length` rows along x), "rows" or ("column", name, start).  The last row,
+        "all", is of all columns, in units of each one's standard deviation; a table of numbers and labels has "all
+        numbers" and "all labels" instead.  With `rivals` simple ways to fill a table are
         scored on the same cells, and the rows go by method and column.
         """
         from gpbae.scoring import evaluation

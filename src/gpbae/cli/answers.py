@@ -23,8 +23,9 @@ def impute(
 ) -> None:  # fmt: skip
     """Fill the gaps of a table; cells that are there stay as they are.
 
-    A gap gets the posterior mean of a real number, the median of a count, the likelier of yes and no, the likeliest
-    label. Intervals and probabilities are those of a new measurement in every cell, also where there is one.
+    A gap gets the posterior mean of a real number (the median where logarithms were modelled), the median of a count,
+    the likelier of yes and no, the likeliest label. Intervals and probabilities are those of a new measurement in
+    every cell, also where there is one.
     """
     from gpbae.cli import files, roles
 
@@ -59,8 +60,9 @@ def predict(
 ) -> None:  # fmt: skip
     """Predict the outputs at new inputs; the table needs the input columns (and the groups') only.
 
-    Columns hold the mean of real numbers, the median of counts, the likelier of yes and no, the likeliest label. Rows
-    beyond the fitted ones, and groups never seen, are counted on stderr.
+    Columns hold the mean of real numbers (the median where logarithms were modelled) and the median of counts, the
+    likelier of yes and no, the likeliest label. Rows beyond the fitted ones, and groups never seen, are counted on
+    stderr.
     """
     from gpbae.cli import roles
 
@@ -93,18 +95,25 @@ def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], An
     files.check_output(where.output, where.force)
     model, columns = runs.load(where.run)
     strays: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    never_negative = cautions.never_negative(model) if question != "encode" else {}
 
     def counted(table, answer):
         if question == "predict":
             strays.update(cautions.strays(model, table))
-        return made(table, answer)
+        done = made(table, answer)
+        if never_negative:
+            shown, gaps = (answer.point, None) if question == "predict" else (answer.filled, table.y.isna())
+            below.update(cautions.below_zero(never_negative, gaps, shown, done))
+        return done
 
     if long.is_for(model, question, where, columns):
         long.answer(model, question, where, columns, counted)
     else:
         _answer_at_once(model, question, where, columns, counted)
     if not where.quiet:
-        for words in (cautions.in_words(strays, columns), cautions.of_run(model, where.run)):
+        below_zero = cautions.below_zero_in_words(below, never_negative, getattr(model, "transform", None))
+        for words in (cautions.in_words(strays, columns), below_zero, cautions.of_run(model, where.run)):
             if words is not None:
                 terminal.say(f"Note: {words}")
     print(where.output)

@@ -1,7 +1,9 @@
-"""What to know of an answer before it is relied on: a run that is not to be trusted, rows far from the fitted ones."""
+"""What to know of an answer before it is relied on: a run that is not to be trusted, rows far from the fitted ones,
+numbers below zero where there were none."""
 
+import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +68,50 @@ def in_words(found: Mapping[str, int], columns: Any) -> str | None:
         f"{found[BEYOND] + found[NEW]} of {found['rows']} rows lie outside what was fitted: {', '.join(parts)}. There "
         "answers go back to the prior, that is to a typical row, and intervals widen, the more the farther out."
     )
+
+
+def never_negative(model: Any) -> dict[str, str]:
+    """Columns of real numbers without a negative one in the fitted table whose answers may be negative all the same,
+    and the transform that would keep them from it."""
+    from gpbae.tabular import transforms
+
+    if not runs.is_sampled(model):
+        return {}
+    mask, names = np.asarray(model.table_.mask), model.frame_.names()
+    values = model.scaler_.inverse(np.asarray(model.table_.y, np.float64))
+    kinds = model.model_.likelihood.kinds(values.shape[1])
+    held = [isinstance(t, transforms.Log | transforms.Log1p) for t in model.scaler_.transforms] or [False] * len(names)
+    found = {}
+    for i, name in enumerate(names):
+        seen = values[mask[:, i], i]
+        if kinds[i] == "real" and not held[i] and len(seen) and seen.min() >= -ROUNDING * np.ptp(seen):
+            found[str(name)] = transforms.never_below(np.where(seen < ROUNDING * np.ptp(seen), 0.0, seen))
+    return found
+
+
+def below_zero(names: Iterable[str], gaps: Any, shown: Any, done: Any) -> Counter[str]:
+    """How many answers, and lower ends of intervals, are negative in these columns; only gaps have answers, if any are
+    given."""
+    found: Counter[str] = Counter()
+    for name in names:
+        is_answer = np.ones(len(shown), bool) if gaps is None else gaps[name].to_numpy()
+        found[name] += int((shown[name].to_numpy(float)[is_answer] < 0).sum())
+        if (lower := f"{name}_lower") in done.columns:
+            found[name] += int((done[lower].to_numpy(float) < 0).sum())
+    return found
+
+
+def below_zero_in_words(found: Mapping[str, int], instead: Mapping[str, str], transform: Any) -> str | None:
+    """What to fit with, if answers below zero make no sense; None where there are none."""
+    names = [name for name, count in found.items() if count]
+    if not names:
+        return None
+    words = (
+        f"{sum(found.values())} values or ends of intervals lie below 0, where no fitted value does: in "
+        f"{', '.join(names)}. If they cannot, fit with a logarithm, in a new folder: gpbae fit … --transform "
+    )
+    pairs = (
+        dict(transform) if isinstance(transform, Mapping) else {} if transform in (None, "none") else {"*": transform}
+    )
+    pairs |= {name: instead[name] for name in names}
+    return f"{words}{shlex.quote(','.join(f'{name}={word}' for name, word in pairs.items()))} --out NEW"

@@ -38,7 +38,7 @@ def evaluate(
         hidden = scores.Hidden(ways, holdout, block_length, asked.estimator.seed, given)
         scores.check(asked, hidden)
         with scores.wished(hidden, run):
-            scores.evaluate(asked, hidden, run, quiet, log)
+            scores.evaluate(asked, hidden, run, quiet, log, scores.course(hidden, with_fit=False))
     if not quiet and runs.is_sampled(asked.estimator) and runfolder.read_manifest(run)["finished"]:
         terminal.say(f"Next: gpbae report {shlex.quote(str(run))}.")
     print(run)
@@ -46,20 +46,22 @@ def evaluate(
 
 @app.command(epilog="Example: gpbae diagnose run")
 def diagnose(run: options.Run) -> None:
-    """Has the chain mixed, and was it a sampler at all?  A table, then plain words and a light, as in the report."""
+    """Has the chain mixed, and was it a sampler at all?  A light and what to do, as in the report; then a table."""
     from gpbae.report import trust
+    from gpbae.scoring import scoreboard
 
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
+    tests = [row for row in _evaluation(run) if scoreboard.is_summary(row)]
+    light = trust.worst(trust.checks(model, frame, tests))
+    promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
+    print(f"Light: {light}. {light.meaning}")
+    for words in (*(f"{p.name}: {p.found}. {p.advice}".strip() for p in promises), *frame.attrs["warnings"]):
+        print(words)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
-    for words in frame.attrs["warnings"]:
-        print(words)
-    tests = [row for row in _evaluation(run) if row.get("column", "all") == "all"]
-    for check in trust.kept_promises([row for row in tests if row["model"] == type(model).__name__]):
-        print(f"{check.name}: {check.found}. {check.advice}".strip())
-    light = trust.worst(trust.checks(model, frame, tests))
-    print(f"Light: {light}. {light.meaning}")
+    if light != trust.Light.GREEN:
+        print(f"Light: {light}; what to do stands above the table.")
 
 
 @app.command(epilog="Example: gpbae report run")

@@ -86,15 +86,15 @@ def fit(
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
     storage.make_folder(out)
-    given = (table.x, table.y, table.groups)
+    given, course = (table.x, table.y, table.groups), scores.course(hidden, with_fit=not evaluate_only)
     with progress.json_lines(log_json) as log:
         if not evaluate_only:
             with scores.wished(hidden, out):
                 runs.begin(table.columns, given_names, out)
-                runs.sample(estimator, given, out, quiet, log)
+                runs.sample(estimator, given, out, quiet, log, course)
                 runs.keep_given(given_names, out)
         if ways:
-            scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log)
+            scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log, course)
         if report and not evaluate_only:
             findings.write_report(out)
         if not (quiet or evaluate_only):
@@ -146,7 +146,9 @@ def resume(
         estimator, *data = runfolder.reopen(run)
         if not is_first:
             return runs.follow(estimator, data, run)
-        runs.sample(estimator, data, run, quiet, log)
-        if hidden := scores.open_wish(run):
-            scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log)
+        hidden = scores.open_wish(run)
+        course = scores.course(hidden)
+        runs.sample(estimator, data, run, quiet, log, course)
+        if hidden is not None:
+            scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log, course)
     print(run)

@@ -23,7 +23,7 @@ def before_fit(estimator: Any, y: Any) -> Iterator[str]:
     if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, y)):
         yield words
     if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y)):
-        yield f"Logarithms are modelled of {', '.join(names)}: positive and skewed. Change this with --transform."
+        yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
     for name in y.columns:
         if (found := _code(y[name])) is not None:
             value, count = found
@@ -40,16 +40,18 @@ def of_series(table: Any) -> Iterator[str]:
     again = table.x.duplicated(keep=False)
     if again.mean() >= MANY:
         name = _telling_apart(table)
-        which = "a column" if name is None else name
+        is_modelled = name in table.columns.outputs
+        which = "a column" if name is None else f"{name}, modelled now," if is_modelled else name
         yield (
             f"{again.sum()} of {len(again)} rows have the same {' and '.join(table.columns.inputs)} as another row. If "
-            f"{which} says which series a row belongs to, pass --groups {shlex.quote(name or 'COLUMN')}."
+            f"{which} says which series a row belongs to, pass --groups {shlex.quote(name or 'COLUMN')}"
+            f"{', and do not name it in --outputs' if is_modelled else ''}."
         )
 
 
 def _telling_apart(table: Any) -> str | None:
-    """The column of labels or whole numbers that tells rows with equal inputs apart and has the fewest values, words
-    before numbers; a value that only a row or two have names rows, not a series."""
+    """The column of labels or whole numbers that tells rows with equal inputs apart and has the fewest values; what is
+    not modelled before what is, words before numbers.  A value that only a row or two have names rows, not a series."""
     found = []
     for name in table.rows.columns.difference(table.columns.inputs, sort=False):
         cells = table.rows[name]
@@ -58,8 +60,8 @@ def _telling_apart(table: Any) -> str | None:
         are_labels = not gaps.any() and bool(np.all(are_words | (numbers == np.round(numbers))))
         labels = cells.astype(str)
         if are_labels and labels.value_counts().min() >= SHORTEST_SERIES and _are_unique(table.x, labels):
-            found.append((not are_words.any(), labels.nunique(), name))
-    return min(found, default=(True, 0, None))[2]
+            found.append((name in table.columns.outputs, not are_words.any(), labels.nunique(), name))
+    return min(found, default=(None,))[-1]
 
 
 def _are_unique(x: Any, labels: Any) -> bool:
@@ -73,7 +75,8 @@ def _logarithms(estimator: Any, y: Any) -> list[str]:
     kinds = choice.choose(estimator.likelihood, seen)[0].kinds(seen.values.shape[1])
     real = np.array([kind == "real" for kind in kinds])
     found = transforms.fit("auto", np.where(real, seen.values, np.nan), seen.frame.names())
-    return [str(name) for name, t in zip(y.columns, found, strict=False) if isinstance(t, transforms.Log)]
+    how = {transforms.Log: "", transforms.Log1p: " (log1p, as it has zeros)"}
+    return [f"{name}{how[type(t)]}" for name, t in zip(y.columns, found, strict=False) if type(t) in how]
 
 
 def _code(column: Any) -> tuple[float, int] | None:

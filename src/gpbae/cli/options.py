@@ -71,7 +71,7 @@ DecimalSign = Annotated[
 
 Transform = Annotated[
     str | None,
-    typer.Option(help="log, yeo-johnson, auto or none, for all or as CO=log,NO*=log.", rich_help_panel=MODEL),
+    typer.Option(help="log, log1p, yeo-johnson, auto or none, for all or as *=auto,CO=log.", rich_help_panel=MODEL),
 ]
 LatentDim = Annotated[
     int | None, typer.Option(min=1, help="Number of latents; else found from the data.", rich_help_panel=MODEL)

@@ -12,9 +12,6 @@ import typer
 from gpbae.cli import terminal
 from gpbae.errors import InputError, Interrupted
 
-GIVEN = "given.json"
-"""Names of the arguments that were said or typed; what else the model was fitted with was chosen by the table."""
-
 
 def begin(columns: Any, given: Sequence[str], run: Path) -> None:
     """Keep how the table was read and which arguments were given, unless a fit has been here."""
@@ -22,32 +19,36 @@ def begin(columns: Any, given: Sequence[str], run: Path) -> None:
 
     if not runfolder.has_table(run):
         storage.write(run / runfolder.COLUMNS, columns.to_json())
-        (run / GIVEN).unlink(missing_ok=True)
+        (run / runfolder.GIVEN).unlink(missing_ok=True)
         keep_given(given, run)
 
 
 def keep_given(given: Sequence[str], run: Path) -> None:
-    """Keep which arguments were given, unless it is known; runs of earlier releases get it by a repeated fit."""
-    from gpbae.saving import storage
+    """Keep the names of the arguments that were said or typed, unless they are known: what else a model was fitted with
+    was chosen by the table.  Runs of earlier releases, and those that lost the file, get it by a repeated fit."""
+    from gpbae.saving import runfolder, storage
 
-    if not (run / GIVEN).exists():
-        storage.write(run / GIVEN, (json.dumps(list(given)) + "\n").encode())
+    if not (run / runfolder.GIVEN).exists():
+        storage.write(run / runfolder.GIVEN, (json.dumps(list(given)) + "\n").encode())
 
 
 def given(run: Path) -> list[str]:
     """The names of the arguments that were given to the fit of a run."""
-    from gpbae.saving import storage
+    from gpbae.saving import runfolder
 
-    if not (run / GIVEN).exists():
+    content, file = runfolder.given(run), run / runfolder.GIVEN
+    if content is None:
         raise InputError(
-            f"Expected {run / GIVEN}, which says what the fit was told; got a run that was merged, or fitted by an "
+            f"Expected {file}, which says what the fit was told; got a run that was merged, or fitted by an "
             "earlier release. Repeat its `gpbae fit` command, which writes the file and fits nothing anew; for merged "
             "runs, evaluate with a fit: gpbae fit … --evaluate --out NEW."
         )
     try:
-        return [str(name) for name in json.loads(storage.read(run, GIVEN))]
+        return [str(name) for name in json.loads(content)]
     except (ValueError, TypeError, RecursionError) as error:
-        raise InputError(f"{run / GIVEN} is damaged; fit again, with --evaluate, into a new folder.") from error
+        raise InputError(
+            f"{file} is damaged; delete it and repeat the `gpbae fit` command, which writes it."
+        ) from error
 
 
 @contextlib.contextmanager
@@ -84,15 +85,18 @@ def follow(estimator: Any, data: Sequence[Any], run: Path) -> None:
 
 
 def sample(
-    estimator: Any, data: Sequence[Any], run: Path, quiet: bool = False, log: Callable[[dict], None] | None = None
-) -> None:
+    estimator: Any, data: Sequence[Any], run: Path, quiet: bool = False, log: Callable[[dict], None] | None = None,
+    course: Any = None,
+) -> None:  # fmt: skip
     """Fit x, y and groups in a folder, telling the news and, at the end, what to be careful about."""
     from gpbae.processes import progress
     from gpbae.saving import runfolder
 
     wanted = estimator.progress
     try:
-        with stoppable(), progress.display(type(estimator).__name__, bool(wanted) and not quiet) as show:
+        name = type(estimator).__name__
+        title = name if course is None else course.title(name, "to all cells")
+        with stoppable(), progress.display(title, bool(wanted) and not quiet, course) as show:
             estimator.progress = progress.both(show, *([] if log is None else [log]))
             fitted = estimator.fit(*data, run_dir=run)
     finally:

@@ -24,7 +24,6 @@ from gpbae.cli.reading import Table, names
 from gpbae.errors import InputError
 
 FOLDER, WISH = "evaluation", "wish.json"
-SHOWN = ("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage80", "coverage90", "coverage95")
 
 
 class Hidden(NamedTuple):
@@ -84,9 +83,12 @@ def _begun(hidden: Hidden, out: Path) -> bool:
 
     earlier = open_wish(out) if runfolder.has_table(out) else None
     if earlier not in (None, hidden):
+        begun = f"An evaluation ({', '.join(earlier.ways)} hidden)"
+        if _is_running(out):
+            raise InputError(f"{begun} is running; wait until it is done, or stop it.")
         raise InputError(
-            f"An evaluation ({', '.join(earlier.ways)} hidden) was begun and not finished; go on first: gpbae resume "
-            f"{shlex.quote(str(out))}, or delete {out / FOLDER / WISH}."
+            f"{begun} was begun and not finished; go on first: gpbae resume {shlex.quote(str(out))}, or delete "
+            f"{out / FOLDER / WISH}."
         )
     return earlier is not None
 
@@ -105,14 +107,39 @@ def open_wish(out: Path) -> Hidden | None:
 
 
 def unfinished(run: Path) -> str:
-    """What to do about an evaluation that was begun and has no scores yet; nothing where none is known of."""
+    """What to do about an evaluation that has no scores yet, whether it runs or was stopped; nothing where none is
+    known of."""
     hidden = None
     with contextlib.suppress(InputError):
         hidden = open_wish(run)
     if hidden is None:
         return ""
-    begun = f"An evaluation ({', '.join(hidden.ways)} hidden) was begun and not finished"
-    return f"{begun}; go on with: gpbae resume {shlex.quote(str(run))}"
+    begun, folder = f"An evaluation ({', '.join(hidden.ways)} hidden)", shlex.quote(str(run))
+    if _is_running(run):
+        return (
+            f"{begun} was running when this was written; once it is done, its scores come with: gpbae report {folder}"
+        )
+    return f"{begun} was interrupted; go on with: gpbae resume {folder}, then gpbae report {folder}"
+
+
+def _is_running(run: Path) -> bool:
+    """Whether a process evaluates a run, or fits it first."""
+    from gpbae.saving import storage
+
+    return storage.is_locked(run / FOLDER) or storage.is_locked(run)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process evaluates, and others can see that it does."""
+    from gpbae.saving import storage
+
+    storage.make_folder(folder)
+    lock = storage.Lock(folder)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check(table: Table | Asked, hidden: Hidden) -> None:
@@ -128,19 +155,39 @@ def check(table: Table | Asked, hidden: Hidden) -> None:
         _holdout(way, hidden, table.y, table.columns).choose(seen.mask, x, codes, seen.frame.names())
 
 
-def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None]) -> None:
-    """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv."""
-    found_rows, fit = [], _fit(asked, hidden.given)
+def course(hidden: Hidden | None, with_fit: bool = True) -> Any:
+    """The course of a fit that evaluations follow, or of evaluations alone; None for a fit alone."""
+    from gpbae.processes import progress
+
+    return progress.Course.of(with_fit + len(hidden.ways)) if hidden is not None and hidden.ways else None
+
+
+def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable[[dict], None], course: Any) -> None:
+    """Show a table for each way of hiding; keep the numbers in evaluation.json and .csv; then say where rivals did
+    as well."""
+    from gpbae.scoring import scoreboard
+
+    with _alone(out / FOLDER):
+        rows = _scored(asked, hidden, out, quiet, log, course)
+        _keep(rows, out)
+        with contextlib.suppress(InputError):
+            if open_wish(out) == hidden:
+                (out / FOLDER / WISH).unlink()
+    for sentence in scoreboard.against_rivals(rows, type(asked.estimator).__name__):
+        print(sentence.replace(" RUN ", f" {shlex.quote(str(out))} "))
+
+
+def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable, course: Any) -> list[dict[str, Any]]:
+    """Scores of every way of hiding, shown as they come."""
+    fit, first = _fit(asked, hidden.given), course.total - len(hidden.ways)
     stopped = f"Stopped while evaluating; to go on: the same command, or `gpbae resume {shlex.quote(str(out))}`."
-    for way in hidden.ways:
+    rows = []
+    for i, way in enumerate(hidden.ways):
         with runs.stoppable(stopped):
-            found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log)
-        found_rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
+            found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log, course.later(first + i))
+        rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
         _show(found, way)
-    _keep(found_rows, out)
-    with contextlib.suppress(InputError):
-        if open_wish(out) == hidden:
-            (out / FOLDER / WISH).unlink()
+    return rows
 
 
 def _keep(rows: list[dict[str, Any]], out: Path) -> None:
@@ -172,7 +219,9 @@ def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:
         return []
 
 
-def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable) -> Any:
+def _known_or_scored(
+    asked: Asked, way: str, hidden: Hidden, folder: Path, quiet: bool, log: Callable, course: Any
+) -> Any:
     """What one way of hiding gives, from its file if it has been found before."""
     from gpbae.cli import arguments
     from gpbae.processes import progress
@@ -185,7 +234,8 @@ def _known_or_scored(asked: Asked, way: str, hidden: Hidden, folder: Path, quiet
     scores, run = folder / f"{name}.json", folder / name
     if scores.exists():
         return _known(scores, type(asked.estimator).__name__)
-    with progress.display(f"Evaluation ({way})", not quiet) as show:
+    title = course.title(type(asked.estimator).__name__, f"without the hidden {holdout.words}")
+    with progress.display(title, not quiet, course) as show:
         listener = progress.both(show, lambda event: log({"stage": f"evaluate {way}", **event}))
         copy = type(asked.estimator)(**(asked.estimator.get_params() | {"progress": listener}))
         found = evaluation.evaluate(copy, asked.x, asked.y, asked.groups, holdout, say=listener, run_dir=run,
@@ -235,16 +285,15 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 def _show(found: Any, way: str) -> None:
     from gpbae.report import trust
-    from gpbae.scoring import evaluation
+    from gpbae.scoring import scoreboard
 
-    overall = found.overall()
-    rows = [(method, *(float(line[name]) for name in SHOWN)) for method, line in overall.iterrows()]
-    cells = int(overall["cells"].iloc[0])
-    title = f"{cells} hidden cells ({way}); MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
-    header = (name.replace("coverage", "in ") + " %" if "cov" in name else name.upper() for name in SHOWN)
-    terminal.show(title, ("method", *header), rows)
-    for sentence in evaluation.remarks(found.rows()):
+    rows = found.rows()
+    for board in scoreboard.boards(rows):
+        what = f"{board.cells} hidden {'labels' if board.of_labels else 'cells'} ({way})"
+        units = "" if board.of_labels else "; MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
+        lines = [(row["model"], *("" if v != v else v for v in line)) for row, line in board.lines]
+        terminal.show(what + units, ("method", *board.header), lines)
+    mine = [row for row in rows if scoreboard.is_summary(row) and row["model"] == found.model]
+    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
+    for sentence in (*scoreboard.impossible(rows), *promises):
         print(sentence)
-    mine = [row for row in found.rows() if row["column"] == evaluation.ALL and row["model"] == overall.index[0]]
-    for check in trust.kept_promises(mine):
-        print(f"{check.name}: {check.found}. {check.advice}".strip())

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpbae.answering.advice import TOGETHER
 from gpbae.scoring import glossary
 
 WIDTH_ELSEWHERE = 140
@@ -17,9 +18,9 @@ def say(text: str) -> None:
 
 
 def warn(sentences: Sequence[str]) -> None:
-    """What to be careful about, and what its words mean."""
+    """What to be careful about, what to do about several things together, and what the words mean."""
     for words in sentences:
-        say(f"Warning: {words}")
+        say(words if words.startswith(TOGETHER) else f"Warning: {words}")
     for word, meaning in glossary.meanings(" ".join(sentences)).items():
         say(f"({word}: {meaning}.)")
 

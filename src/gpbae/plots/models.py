@@ -7,8 +7,9 @@ import numpy as np
 
 from gpbae.errors import InputError
 from gpbae.overview import LEVEL, Overview, coverages
-from gpbae.plots.canvas import BLACK, BLUE, COLOURS, GREY, VERMILION, canvas
+from gpbae.plots.canvas import BLACK, BLUE, COLOURS, GREEN, GREY, VERMILION, canvas
 from gpbae.plots.scalars import smooth_density
+from gpbae.scoring import metrics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,16 +74,19 @@ def calibration(model: Any, pit: np.ndarray | None = None) -> "Figure":
     """Coverage of central intervals against their probability, and the histogram of PIT values.
 
     `pit` are those of hidden cells, from `model.evaluate`; without them the cells of the fit are used, which shows
-    gross faults only.
+    gross faults only.  Of a calibrated model 99 of 100 bars lie in the shaded band.
     """
-    values = Overview(model).pit if pit is None else np.asarray(pit)
+    view = Overview(model)
+    values = view.pit if pit is None else np.asarray(pit)
+    num_bins = metrics.num_bins(len(values), view.num_draws if pit is None else len(values))
     figure, axes = canvas(1, 2, (WIDTH, 3.4))
     levels = np.linspace(0, 1, 41)
     axes[0, 0].plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1)
     axes[0, 0].plot(levels, coverages(values, levels), color=BLUE)
     axes[0, 0].set(xlabel="probability of the interval", ylabel="share of cells inside")
     axes[0, 0].set_box_aspect(1)
-    axes[0, 1].hist(values, bins=20, range=(0, 1), density=True, color=BLUE, alpha=0.6)
+    axes[0, 1].axhspan(*metrics.band_of_bins(len(values), num_bins), color=GREEN, alpha=0.15, linewidth=0)
+    axes[0, 1].hist(values, bins=num_bins, range=(0, 1), density=True, color=BLUE, alpha=0.6)
     axes[0, 1].axhline(1, color=GREY, linestyle="--", linewidth=1)
     axes[0, 1].set(xlabel="PIT (flat if calibrated)", ylabel="density")
     figure.suptitle("cells of the fit itself" if pit is None else "hidden cells", fontsize=10)

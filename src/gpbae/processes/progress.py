@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +26,36 @@ FEWEST_PACES, NUM_PACES = 3, 9
 Listener = Callable[[dict[str, Any]], None]
 
 
+class Course(NamedTuple):
+    """Which of how many fits of one command this is, and when the command began: all of them share a clock."""
+
+    number: int
+    total: int
+    began: float
+
+    @classmethod
+    def of(cls, total: int) -> "Course":
+        return cls(1, total, time.monotonic())
+
+    def later(self, steps: int) -> "Course":
+        return self._replace(number=self.number + steps)
+
+    def title(self, model: str, what: str) -> str:
+        return f"{model}, fit {self.number} of {self.total}, {what}" if self.total > 1 else f"{model} {what}"
+
+
 @contextlib.contextmanager
-def display(title: str, active: bool | Listener) -> Iterator[Listener]:
+def display(title: str, active: bool | Listener, course: Course | None = None) -> Iterator[Listener]:
     """A listener for the events of a run; a callable given as `progress=` is used as it is."""
     if callable(active):
         yield active
     elif not active:
         yield lambda event: None
     elif sys.stderr.isatty():
-        with _terminal(title) as listener:
+        with _terminal(title, course) as listener:
             yield listener
     else:
-        with _Lines(title) as listener:
+        with _Lines(title, course) as listener:
             yield listener
 
 
@@ -95,7 +113,7 @@ def phase(name: str, listener: Listener, **fields: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _terminal(title):
+def _terminal(title, course):
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -103,12 +121,13 @@ def _terminal(title):
                TextColumn("{task.fields[note]}"))  # fmt: skip
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
-        pace = _Pace()
+        pace, began = _Pace(course), time.monotonic() if course is None else course.began
 
         def listener(event):
             phase, news = event["phase"], ", ".join(part for part in (pace.left(event), _note(event)) if part)
             if phase not in tasks:
                 tasks[phase] = bars.add_task("", total=event.get("total"), note="")
+                bars.tasks[-1].start_time = began  # one clock for all phases
             bars.update(tasks[phase], description=f"{title}: {_words(event)}", completed=event.get("done", 0),
                         total=event.get("total"), note=news)  # fmt: skip
             if "compiling" in tasks:  # the sampler is compiled after the climb, and nothing is heard of it meanwhile
@@ -120,9 +139,9 @@ def _terminal(title):
 class _Lines:
     """A line now and then, also while nothing happens but compiling."""
 
-    def __init__(self, title: str):
+    def __init__(self, title: str, course: Course | None = None):
         self.title, self.last, self.heard = title, 0.0, time.monotonic()
-        self.phase, self.pace = "starting", _Pace()
+        self.phase, self.course, self.pace = "starting", course, _Pace(course)
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -139,7 +158,8 @@ class _Lines:
         self.phase, left = event["phase"], self.pace.left(event)
         finished = event.get("done") == event.get("total")
         if self.heard - self.last > SECONDS_BETWEEN_LINES or finished:
-            clock = ", ".join(part for part in (duration(event["seconds"]), left) if part)
+            seconds = event["seconds"] if self.course is None else self.heard - self.course.began
+            clock = ", ".join(part for part in (duration(seconds), left) if part)
             self._print(f"{_words(event)} [{clock}] {_note(event)}")
 
     def _beat(self) -> None:
@@ -155,9 +175,11 @@ class _Lines:
 
 
 class _Pace:
-    """How long it will go on at the pace so far: to the end of the run where sweeps are counted, else of the phase."""
+    """How long it will go on at the pace so far: to the end of the run where sweeps are counted, else of the phase; and
+    with the fits that are to follow, if there are any."""
 
-    def __init__(self) -> None:
+    def __init__(self, course: Course | None = None) -> None:
+        self.still = 0 if course is None else course.total - course.number
         self.what, self.seen = "", collections.deque[tuple[float, int]](maxlen=NUM_PACES + 1)
 
     def left(self, event: dict[str, Any]) -> str:
@@ -171,7 +193,11 @@ class _Pace:
         paces = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(self.seen) if b[1] > a[1]]
         if len(paces) < FEWEST_PACES or event[done] >= event[total]:
             return ""
-        return f"about {duration(float(np.median(paces)) * (event[total] - event[done]))} left"
+        pace = float(np.median(paces))
+        left = pace * (event[total] - event[done])
+        if not self.still or what != "run":
+            return f"about {duration(left)} left"
+        return f"about {duration(left)} left, {duration(left + self.still * pace * event[total])} of sampling in all"
 
 
 def duration(seconds: float) -> str:

@@ -9,11 +9,15 @@ from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
 from gpbae.report.page import Chart, Section, Table
 from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell, count
-from gpbae.scoring.evaluation import IMPOSSIBLE, remarks, with_infinity
+from gpbae.scoring import metrics, scoreboard
 
 ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
     "hotter is too large a step; then the spread of the draws says nothing."
+)
+ABOUT_SCORES = (
+    "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a column. "
+    "Lower is better, but in a 90 % interval there should be 90 % of the cells."
 )
 OUTPUTS = (
     "output[…] is the decoder's output at a cell, on the model's scale: its column, its row (counted from 0) and the "
@@ -22,7 +26,10 @@ OUTPUTS = (
 
 
 def lights(subject: Subject) -> Section:
-    return Section("Is it to be trusted?", checks=trust.checks(subject.model, subject.diagnostics, subject.tests))
+    checks = trust.checks(subject.model, subject.diagnostics, subject.tests)
+    command = trust.command(checks)
+    words = "To do all that is advised here at once, in a new folder NEW (… stands for what was typed before):"
+    return Section("Is it to be trusted?", [words] if command else [], checks=checks, command=command)
 
 
 def calibration(subject: Subject) -> Section:
@@ -30,18 +37,28 @@ def calibration(subject: Subject) -> Section:
     if mine:
         text = "Cells hidden from the fit: on the dashed line intervals keep their word."
         lines = {str(row["experiment"]): _coverage_line(row["metrics"]) for row in mine}
-        counts = np.sum([row["pit"] for row in mine], axis=0)
+        counts = _enough(np.sum([row["pit"] for row in mine], axis=0))
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only. "
             "For an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
         )
-        lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, 20, (0, 1))[0]
+        num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
+        lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, num_bins, (0, 1))[0]
     caption = "Share of cells inside central intervals, against their probability."
-    flat = "PIT: flat is calibrated; a hump means bands too wide, horns too narrow."
+    flat = (
+        "PIT: flat is calibrated; a hump means bands too wide, horns too narrow. Of a calibrated model 99 of 100 bars "
+        "lie in the shaded band, if cells err independently; neighbours often err together, so look for shapes."
+    )
     shown = [Chart("coverage", charts.calibration(lines), caption), Chart("pit", charts.histogram(counts), flat)]
     return Section("Calibration", [text], charts=shown)
+
+
+def _enough(counts: np.ndarray) -> np.ndarray:
+    """Half as many bins, where there are so few cells that most bars would be chance."""
+    few = metrics.num_bins(int(counts.sum())) < len(counts) and len(counts) % 2 == 0
+    return counts.reshape(-1, 2).sum(axis=1) if few else counts
 
 
 def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -52,25 +69,17 @@ def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray
 
 
 def scores(subject: Subject) -> Section:
-    notes = [*remarks(subject.evaluation), *([subject.unfinished] if subject.unfinished else [])]
-    texts, tables = _scored(subject) if subject.tests else ([], [])
-    return Section("Scores on hidden cells", texts, tables, notes)
+    said = scoreboard.against_rivals(subject.evaluation, type(subject.model).__name__)
+    notes = [*scoreboard.impossible(subject.evaluation), *([subject.unfinished] if subject.unfinished else [])]
+    tables = [_board(board) for board in scoreboard.boards(subject.tests)]
+    return Section("Scores on hidden cells", [*([ABOUT_SCORES] if tables else []), *said], tables, notes)
 
 
-def _scored(subject: Subject) -> tuple[list[str], list[Table]]:
-    names = [name for name in dict.fromkeys(n for row in subject.tests for n in row["metrics"]) if name != IMPOSSIBLE]
-    found = [(row, with_infinity(row["metrics"])) for row in subject.tests]
-    rows = [(str(row["experiment"]), str(row["model"]), *(cell(metrics.get(name, np.nan)) for name in names))
-            for row, metrics in found]  # fmt: skip
-    text = (
-        "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a "
-        "column. Lower is better, but in a 90 % interval there should be 90 % of the cells."
-    )
-    header = [
-        f"in {n[8:]}\N{NO-BREAK SPACE}%" if n.startswith("coverage") else n if n == "cells" else n.upper()
-        for n in names
-    ]
-    return [text], [Table(("hidden", "method", *header), rows)]
+def _board(board: scoreboard.Board) -> Table:
+    rows = [(str(row["experiment"]), str(row["model"]), *map(cell, line), cell(row["metrics"].get("cells")))
+            for row, line in board.lines]  # fmt: skip
+    what = "Labels: how often the likeliest one was wrong." if board.of_labels else ""
+    return Table(("hidden", "method", *board.header, "cells"), rows, what)
 
 
 def traces(subject: Subject) -> Section:

@@ -40,9 +40,10 @@ def imputation(subject: Subject) -> Section:
     view = subject.view
     of_truths = "; of yes and no, the probability of yes and its interval" if (view.kinds == "truth").any() else ""
     of_labels = "; of labels, the probability of each" if view.labelled else ""
+    centre = "Mean (median, where a transform was modelled)" if view.model.scaler_.transforms else "Mean"
     text = (
-        f"Mean and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row and "
-        f"all other rows{of_truths}{of_labels}. Point at a chart for values; choose what to see below it."
+        f"{centre} and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row "
+        f"and all other rows{of_truths}{of_labels}. Point at a chart for values; choose what to see below it."
     )
     shown = []
     if (view.kinds != "class").any():

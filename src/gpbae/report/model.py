@@ -18,7 +18,7 @@ from gpbae.report import belief, found
 from gpbae.report.page import Section, Table, html
 from gpbae.report.subject import Subject, cell, count
 from gpbae.tabular import choice
-from gpbae.tabular.transforms import Log
+from gpbae.tabular.transforms import Log, Log1p
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "scipy", "pandas")
 
@@ -71,8 +71,9 @@ def _num_inducing(model: Any) -> str:
 
 def _logged(model: Any) -> str:
     """Columns of which logarithms were modelled, by name."""
-    names = model.frame_.names()
-    return ", ".join(str(names[i]) for i, t in enumerate(model.scaler_.transforms) if isinstance(t, Log))
+    how = {Log: "", Log1p: " (log1p: it has zeros)"}
+    found = zip(model.frame_.names(), model.scaler_.transforms, strict=False)
+    return ", ".join(f"{name}{how[type(t)]}" for name, t in found if type(t) in how)
 
 
 def _seconds(model: Any) -> float:

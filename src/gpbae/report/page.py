@@ -66,7 +66,7 @@ class Chart:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; `notes` are warnings."""
+    """A heading and what stands under it; `notes` are warnings, `command` is to be typed and follows the texts."""
 
     title: str
     texts: Sequence[str] = ()
@@ -75,6 +75,7 @@ class Section:
     pictures: Sequence[Picture] = ()
     charts: Sequence[Chart] = ()
     checks: Sequence[Check] = ()
+    command: str = ""
 
     @property
     def glossary(self) -> dict[str, str]:

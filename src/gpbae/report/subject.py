@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpbae.overview import Overview
+from gpbae.scoring import scoreboard
 
 MOST_TABLE_ROWS = 60
 
@@ -28,8 +29,8 @@ class Subject:
 
     @property
     def tests(self) -> list[Mapping[str, Any]]:
-        """What the test says of all columns together, one row per way of hiding and method."""
-        return [row for row in self.evaluation if row.get("column", "all") == "all"]
+        """What the test says of all columns together, a row for each way of hiding and method, and for labels one."""
+        return [row for row in self.evaluation if scoreboard.is_summary(row)]
 
     @functools.cached_property
     def diagnostics(self) -> Any:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpbae.answering import advice
-from gpbae.answering.advice import Trouble
+from gpbae.answering.advice import Remedy, Trouble
 from gpbae.answering.diagnostics import (
     LARGEST_RHAT,
     LARGEST_SINGLE_RHAT,
@@ -43,17 +43,28 @@ MEANINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What was looked at, what was found, and what to do unless it is green."""
+    """What was looked at, what was found, and what to think and do unless it is green."""
 
     name: str
     found: str
     light: Light
-    advice: str = ""
+    words: str = ""
+    remedy: Remedy | None = None
+
+    @property
+    def advice(self) -> str:
+        return " ".join(part for part in (self.words, self.remedy and f"{self.remedy.words}.") if part)
 
 
 def worst(checks: Sequence[Check]) -> Light:
     order = list(Light)
     return max((check.light for check in checks), key=order.index, default=Light.GREEN)
+
+
+def command(checks: Sequence[Check]) -> str:
+    """One command that does what all checks advise; nothing where none advises anything it could do."""
+    remedies = [remedy for remedy in advice.without_conflicts(check.remedy for check in checks) if remedy is not None]
+    return advice.command(remedies) if any(remedy.options for remedy in remedies) else ""
 
 
 def checks(model: Any, frame: Any, tests: Sequence[Mapping[str, Any]] = ()) -> list[Check]:
@@ -84,50 +95,49 @@ def _temperatures(model, frame) -> Iterator[Check]:
         off = abs(value - model.temperature) - NUM_ERRORS * (0.0 if error != error else error)
         light = _light(off / model.temperature, TEMPERATURE_TOLERANCE, LARGE_TOLERANCE)
         yield Check(f"kinetic temperature, {str(name).removeprefix('block: ')}", f"{value:.3f} ± {error:.3f}", light,
-                    _unless_green(light, model, Trouble.LARGE_STEPS))  # fmt: skip
+                    *_unless_green(light, model, Trouble.LARGE_STEPS))  # fmt: skip
     if model.temperature != 1:
-        words = "At any temperature but 1 the spread of the draws is not that of the posterior. "
-        words += advice.on(Trouble.NOT_SAMPLED, model._now())
-        yield Check("temperature asked for", f"{model.temperature:g}", Light.RED, words)
+        words = "At any temperature but 1 the spread of the draws is not that of the posterior."
+        yield Check("temperature asked for", f"{model.temperature:g}", Light.RED, words,
+                    advice.on(Trouble.NOT_SAMPLED, model._now()))  # fmt: skip
 
 
 def _mixing(model, frame) -> Iterator[Check]:
     r_hat, ess = frame["r_hat"].dropna(), frame["ess"].dropna()
     if model.num_chains_ < 2:
-        what_to_do = "" if len(model.dead_chains_) else advice.on(Trouble.ONE_CHAIN, model._now())
-        words = f"One chain cannot disagree with itself. {what_to_do}".strip()
-        yield Check("R-hat", "not available", Light.AMBER, words)
+        remedy = None if len(model.dead_chains_) else advice.on(Trouble.ONE_CHAIN, model._now())
+        yield Check("R-hat", "not available", Light.AMBER, "One chain cannot disagree with itself.", remedy)
     elif len(r_hat):
         light = _light(r_hat.median(), LARGEST_RHAT, DISTANT_RHAT)
         if light == Light.GREEN and r_hat.max() > LARGEST_SINGLE_RHAT:
             light = Light.AMBER
         words = f"median {r_hat.median():.2f}, largest {r_hat.max():.2f} ({r_hat.idxmax()})"
-        yield Check("R-hat", words, light, _unless_green(light, model, Trouble.DISAGREEMENT, "Chains disagree. "))
+        yield Check("R-hat", words, light, *_unless_green(light, model, Trouble.DISAGREEMENT, "Chains disagree."))
     if len(ess):
         light = _light(-ess.median(), -SMALLEST_ESS, -TINY_ESS)
         words = f"median {ess.median():.0f}, smallest {ess.min():.0f} ({ess.idxmin()})"
-        yield Check("effective draws", words, light, _unless_green(light, model, Trouble.FEW_DRAWS, "Draws are few. "))
+        yield Check("effective draws", words, light, *_unless_green(light, model, Trouble.FEW_DRAWS, "Draws are few."))
 
 
 def _sampler(model) -> Iterator[Check]:
     if (share := model.fraction_clamped_) > 0:
-        yield Check("minibatch noise beyond the injected noise", f"{share:.1%} of coordinates", Light.RED,
+        yield Check("minibatch noise beyond the injected noise", f"{share:.1%} of coordinates", Light.RED, "",
                     advice.on(Trouble.NOISY_BATCHES, model._now()))  # fmt: skip
     acceptance = model._acceptance()
     if acceptance is not None:
         light = Light.GREEN if acceptance >= SMALLEST_ACCEPTANCE else Light.AMBER
-        words = "The kernel and the inducing inputs hardly move. "
+        words = "The kernel and the inducing inputs hardly move."
         yield Check("accepted moves of the kernel", f"{acceptance:.0%}", light,
-                    _unless_green(light, model, Trouble.STUCK_KERNEL, words))  # fmt: skip
+                    *_unless_green(light, model, Trouble.STUCK_KERNEL, words))  # fmt: skip
     if len(model.dead_chains_):
-        yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED,
+        yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED, "",
                     advice.on(Trouble.LARGE_STEPS, model._now()))  # fmt: skip
     if unseen := model._unseen():
-        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, advice.on_unseen(unseen))
+        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, "", advice.on_unseen(unseen))
 
 
-def _unless_green(light: Light, model: Any, trouble: Trouble, words: str = "") -> str:
-    return "" if light == Light.GREEN else words + advice.on(trouble, model._now())
+def _unless_green(light: Light, model: Any, trouble: Trouble, words: str = "") -> tuple[str, Remedy | None]:
+    return ("", None) if light == Light.GREEN else (words, advice.on(trouble, model._now()))
 
 
 def _light(value: Any, good: Any, bearable: Any) -> Light:

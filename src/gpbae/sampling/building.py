@@ -128,7 +128,8 @@ class Building:
     def _transforms(self, seen, are_real) -> tuple[transforms.Transform, ...]:
         """Of real columns; asked for by a column's name, any other column is a mistake."""
         by_name, names = not isinstance(self.transform, str | None), seen.frame.names()
-        wanted = transforms.fit(self.transform, np.where(are_real | by_name, seen.values, np.nan), names)
+        asked = [by_name and transforms.word(self.transform, str(name)) != "auto" for name in names]
+        wanted = transforms.fit(self.transform, np.where(are_real | np.array(asked), seen.values, np.nan), names)
         odd = [i for i, t in enumerate(wanted) if not are_real[i] and not isinstance(t, transforms.Identity)]
         if odd and (by_name or not are_real.any()):
             raise InputError(

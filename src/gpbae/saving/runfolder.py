@@ -6,6 +6,8 @@
     draws/000000.safetensors, …  the draws between two checkpoints
     metrics.jsonl       one event per line
     model/              the fitted model, once the run is over
+    columns.json        how the command line read the table
+    given.json          which arguments it was given
     manifest.json       size and sha256 of every file, versions, a fingerprint of the data
 
 A checkpoint is made when the manifest is replaced.  The new state lies beside the old one until then and takes its
@@ -38,7 +40,8 @@ from gpbae.saving import io, settings, storage
 
 FORMAT, VERSION = "gpbae run", 1
 CONFIG, DATA, STATE, NEXT = "config.toml", "data.safetensors", "state.safetensors", "state.next.safetensors"
-METRICS, CHUNKS, MODEL, COLUMNS = "metrics.jsonl", "draws", "model", "columns.json"
+METRICS, CHUNKS, MODEL = "metrics.jsonl", "draws", "model"
+COLUMNS, GIVEN = "columns.json", "given.json"
 OURS = (CONFIG, DATA, STATE, NEXT, METRICS, CHUNKS)
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
@@ -70,12 +73,21 @@ def has_table(folder: Path) -> bool:
 
 
 def columns(folder: Path) -> bytes | None:
-    """How the command line read the table, checked where the manifest lists it (that of a merge lists the model only);
-    None where a fit was called in Python."""
-    if not os.path.lexists(folder / COLUMNS):
+    """How the command line read the table; None where a fit was called in Python."""
+    return _beside(folder, COLUMNS)
+
+
+def given(folder: Path) -> bytes | None:
+    """Which arguments the command line was given; None where that is not known."""
+    return _beside(folder, GIVEN)
+
+
+def _beside(folder: Path, name: str) -> bytes | None:
+    """A file of the command line, checked where the manifest lists it (that of a merge lists the model only)."""
+    if not os.path.lexists(folder / name):
         return None
     is_run = (folder / storage.MANIFEST).exists() and storage.read_manifest(folder).get("format") == FORMAT
-    return storage.read(folder, COLUMNS, read_manifest(folder)["files"].get(COLUMNS) if is_run else None)
+    return storage.read(folder, name, read_manifest(folder)["files"].get(name) if is_run else None)
 
 
 def _path(given: Any) -> Path:
@@ -150,8 +162,7 @@ def _begin(folder: Path, config: bytes, data: Arrays) -> None:
     contents = {CONFIG: config, DATA: save(data), METRICS: b""}
     for name, content in contents.items():
         storage.write(folder / name, content)
-    if (folder / COLUMNS).exists():
-        contents[COLUMNS] = storage.read(folder, COLUMNS)
+    contents |= {name: storage.read(folder, name) for name in (COLUMNS, GIVEN) if (folder / name).exists()}
     files = {name: storage.describe(content) for name, content in contents.items()}
     storage.write(folder / storage.MANIFEST, storage.seal(empty | {"files": files}))
 

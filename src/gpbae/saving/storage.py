@@ -218,6 +218,25 @@ class Lock:
         os.close(self.handle)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process is at work in a folder; nothing is written to find out."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except OSError:
+        return False
+    try:
+        if fcntl is None:
+            return _is_alive(os.read(handle, 64))
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return _is_alive(os.read(handle, 64))
+    finally:
+        os.close(handle)
+
+
 def _is_alive(owner: bytes) -> bool:
     """Whether the process a lock names runs on this machine, and is not this one."""
     try:

@@ -3,24 +3,21 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float
-from scipy import stats
+from jaxtyping import Bool
 
 from gpbae.errors import InputError
-from gpbae.scoring import metrics, rivals
+from gpbae.scoring import metrics, rivals, scoreboard
+from gpbae.scoring.cellscores import CellScores, of_bent, of_draws, of_normal, of_whole, summary
 from gpbae.tabular import tables
 from gpbae.tabular.transforms import Identity
 
 if TYPE_CHECKING:
     import pandas
 
-LEVELS = (0.5, 0.8, 0.9, 0.95)
 NUM_BINS = 10
-ALL, IMPOSSIBLE = "all", "impossible"
-NUM_NODES = 32
 Hidden = Bool[np.ndarray, "N P"]
 
 
@@ -124,104 +121,13 @@ def _rows(mask, share, rng, order, codes):
 # Scores.
 
 
-class CellScores(NamedTuple):
-    """Of every hidden cell: errors of the mean, minus the log density, CRPS, and where the truth fell (PIT)."""
-
-    error: Float[np.ndarray, " n"]
-    nlpd: Float[np.ndarray, " n"]
-    crps: Float[np.ndarray, " n"]
-    pit: Float[np.ndarray, " n"]
-
-
-def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, truth: np.ndarray,
-             are_classes: np.ndarray | None = None) -> CellScores:  # fmt: skip
-    """Scores of draws (S, n) whose density is known; a class is right or wrong, its CRPS is half the Brier score."""
-    crps, pit = metrics.crps_of_cells(samples, truth), metrics.pit(samples, truth)
-    error = mean - truth
-    if are_classes is not None and are_classes.any():
-        error = np.where(are_classes, error != 0, error)
-        crps[are_classes] = 0.5 * metrics.brier_of_cells(samples[:, are_classes], truth[are_classes])
-        pit = np.where(are_classes, np.nan, pit)
-    return CellScores(error, -log_density, crps, pit)
-
-
-def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores:
-    """Scores of a normal distribution, in closed form."""
-    law = stats.norm(mean, sd)
-    return CellScores(mean - truth, -law.logpdf(truth), metrics.gaussian_crps(mean, sd, truth), law.cdf(truth))
-
-
-def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any) -> CellScores:
-    """Scores of y whose transform is normal: the mean by Gauss–Hermite quadrature, the density with the slope of the
-    transform; what it does not take has none, and lies below everything else."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
-    values = transform.inverse(mean[:, None] + sd[:, None] * nodes)
-    possible = transform.takes(truth)
-    inside = np.where(possible, truth, transform.inverse(mean))
-    z = (transform.forward(inside) - mean) / sd
-    nlpd = np.where(possible, np.log(sd) - stats.norm.logpdf(z) - transform.log_slope(inside), np.inf)
-    crps = metrics.crps_of_quantiles(lambda q: transform.inverse(mean + sd * stats.norm.ppf(q)), truth)
-    pit = np.where(possible, stats.norm.cdf(z), 0.0)
-    return CellScores(values @ weights / weights.sum() - truth, nlpd, crps, pit)
-
-
-def of_whole(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, largest: np.ndarray | float) -> CellScores:
-    """Scores of a normal rounded to whole numbers from 0 to `largest`, which get what lies beyond them; the PIT of a
-    whole number is as random as that of draws."""
-    upper = np.where(truth >= largest, np.inf, (truth + 0.5 - mean) / sd)
-    lower = np.where(truth <= 0, -np.inf, (np.ceil(truth) - 0.5 - mean) / sd)
-    possible = (truth >= 0) & (truth <= largest) & (truth == np.round(truth))
-    nlpd = np.where(possible, -_log_mass(lower, upper), np.inf)
-    below = np.where(truth > largest, 1.0, stats.norm.cdf(lower))
-    pit = metrics.randomised_pit(below, np.where(possible, stats.norm.cdf(upper) - below, 0.0))
-    crps = metrics.crps_of_quantiles(lambda q: np.clip(np.round(mean + sd * stats.norm.ppf(q)), 0, largest), truth)
-    return CellScores(mean - truth, nlpd, crps, pit)
-
-
-def _log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """log (Φ(upper) − Φ(lower)), on the side of the centre where neither is nearly 1."""
-    flip = lower > 0
-    lower, upper = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
-    top, bottom = stats.norm.logcdf(upper), stats.norm.logcdf(lower)
-    return top + np.log(-np.expm1(np.minimum(bottom - top, -1e-300)))
-
-
-def summary(
-    scores: CellScores, unit: np.ndarray | float, variance: np.ndarray | float, has_density: np.ndarray | None = None
-) -> dict[str, Any]:
-    """Averages; errors and CRPS in `unit`s, SMSE over the `variance` of the truth where that is above 0.
-
-    NLPD and CRPS are of the cells that `has_density` picks, all by default; a cell without a number among them leaves
-    none to give.  `impossible` counts those whose density is zero, which make the NLPD infinite.
-    """
-    error = scores.error / unit
-    counted = np.ones(len(error), bool) if has_density is None else has_density
-    variance = np.broadcast_to(variance, error.shape)
-    pit = scores.pit[np.isfinite(scores.pit)]  # labels have no order, so no interval
-    inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(pit - 0.5) <= q / 2)) if len(pit) else float("nan")
-              for q in LEVELS}  # fmt: skip
-    return {
-        "mae": float(np.mean(np.abs(error))),
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "smse": _mean(scores.error[variance > 0] ** 2 / variance[variance > 0]),
-        "nlpd": _mean(scores.nlpd[counted]),
-        "crps": _mean((scores.crps / unit)[counted]),
-        **inside,
-        "cells": len(error),
-        IMPOSSIBLE: int(np.isposinf(scores.nlpd[counted]).sum()),
-    }
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values)) if len(values) else float("nan")
-
-
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Scores by method and column, on the same hidden cells.
 
-    The row of all columns is in units of each column's standard deviation, so that no column drowns the others; its
-    nlpd is the average over cells in their own units.
+    The row "all" is in units of each column's standard deviation, so that no column drowns the others; its nlpd is the
+    average over cells in their own units.  Errors of numbers and of labels have no common unit: a table of both has
+    rows "all numbers" and "all labels" instead.
     """
 
     how: str
@@ -231,17 +137,18 @@ class Evaluation:
     seconds: dict[str, float]
 
     def overall(self) -> "pandas.DataFrame":
-        """One row per method, all columns together."""
-        return self.table.xs(ALL, level="column")
+        """One row per method, all columns together; of a table of numbers and labels, all numbers."""
+        of_all = scoreboard.ALL if scoreboard.ALL in self.table.index.get_level_values("column") else scoreboard.NUMBERS
+        return self.table.xs(of_all, level="column")
 
     def rows(self) -> list[dict[str, Any]]:
-        """As `results.json` has it: experiment, model, column, metrics, seconds, and the PIT histogram of all cells."""
+        """As `results.json` has it: experiment, model, column, metrics, seconds, PIT histogram of all numbers."""
         found = []
         for method, column in self.table.index.tolist():
             line = self.table.loc[(method, column)]
             row = {"experiment": self.how, "model": method, "column": column, "metrics": line.to_dict(),
                    "seconds": self.seconds[method]}  # fmt: skip
-            found.append(row | ({"pit": self.pit[method]} if column == ALL else {}))
+            found.append(row | ({"pit": self.pit[method]} if column in (scoreboard.ALL, scoreboard.NUMBERS) else {}))
         return found
 
     @classmethod
@@ -249,33 +156,11 @@ class Evaluation:
         """What `rows` was made of, also after it has been a file, where a number that is none is None."""
         import pandas as pd
 
-        lines = {(row["model"], row["column"]): with_infinity(row["metrics"]) for row in rows}
+        lines = {(row["model"], row["column"]): scoreboard.with_infinity(row["metrics"]) for row in rows}
         table = pd.DataFrame(lines).T.astype(float)
         table.index = table.index.set_names(["method", "column"])
-        pit = {row["model"]: row["pit"] for row in rows if row["column"] == ALL}
+        pit = {row["model"]: row["pit"] for row in rows if "pit" in row}
         return cls(rows[0]["experiment"], model, table, pit, {row["model"]: row["seconds"] for row in rows})
-
-
-def with_infinity(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """A file has no infinities, but it says how many there were."""
-    return {**metrics, "nlpd": np.inf} if (metrics.get(IMPOSSIBLE) or 0) > 0 else dict(metrics)
-
-
-def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of what `Evaluation.rows` gives, a sentence for each way of hiding and each set of cells that had no density."""
-    found: dict[tuple, list[str]] = {}
-    for row in rows:
-        number = row["metrics"].get(IMPOSSIBLE) or 0
-        if row.get("column", ALL) != ALL and number > 0:
-            found.setdefault((row["experiment"], row["model"]), []).append(f"{row['column']} ({number:.0f})")
-    methods: dict[tuple, list[str]] = {}
-    for (how, method), places in found.items():
-        methods.setdefault((how, *places), []).append(method)
-    return [
-        f"Among the hidden {how}, values in {', '.join(places)} cannot occur by the rest of their column, such as a 2 "
-        f"among zeros and ones or a negative number among positive ones: NLPD is infinite for {', '.join(names)}."
-        for (how, *places), names in methods.items()
-    ]
 
 
 def evaluate(
@@ -353,23 +238,26 @@ def _of_answer(answer, seen, hidden) -> tuple[CellScores, np.ndarray]:
     samples = answer.samples_of(hidden)
     mean = np.asarray(answer.unwarned_mean, float).reshape(hidden.shape)
     kinds = np.broadcast_to(answer.kinds, hidden.shape)
-    if (kinds == "class").any():
-        mean = np.where(kinds == "class", answer.point_values, mean)
+    bent = [not isinstance(t, Identity) for t in answer.transforms] or [False] * hidden.shape[1]
+    if (have_points := (kinds == "class") | np.array(bent)).any():
+        mean = np.where(have_points, answer.point_values, mean)
     log_density = answer.log_density(seen.values, hidden)[hidden]
     return of_draws(mean[hidden], samples, log_density, seen.values[hidden], (kinds == "class")[hidden]), kinds
 
 
 def _of_rival(filled: rivals.Filled, values: np.ndarray, hidden: Hidden, kinds: np.ndarray) -> CellScores:
-    """Scores of the hidden cells, column by column, in the order of the table."""
+    """Scores of the hidden cells, column by column, in the order of the table; ties are broken as the model's are."""
     scores = np.full((len(CellScores._fields), *hidden.shape), np.nan)
+    part = np.zeros(hidden.shape)
+    part[hidden] = metrics.parts_of_ties((int(hidden.sum()),))
     for p, here in enumerate(hidden.T):
         transform = filled.transforms[p] if filled.transforms else Identity()
         cells = (filled.mean[here, p], filled.sd[here, p], values[here, p])
-        scores[:, here, p] = _of_rival_column(*cells, kinds[0, p], transform)
+        scores[:, here, p] = _of_rival_column(*cells, kinds[0, p], transform, part[here, p])
     return CellScores(*scores[:, hidden])
 
 
-def _of_rival_column(mean, sd, truth, kind: str, transform: Any) -> CellScores:
+def _of_rival_column(mean, sd, truth, kind: str, transform: Any, part: np.ndarray) -> CellScores:
     """Rivals are normal, maybe after a transform: of whole numbers they get the mass around each, the ends all that
     lies beyond; codes they take for numbers, so that their guess is the nearest, and a density of classes they have
     not."""
@@ -377,8 +265,8 @@ def _of_rival_column(mean, sd, truth, kind: str, transform: Any) -> CellScores:
         unknown = np.full(len(truth), np.nan)
         return CellScores((np.round(mean) != truth).astype(float), unknown, unknown, unknown)
     if kind in ("truth", "count"):
-        return of_whole(mean, sd, truth, 1.0 if kind == "truth" else np.inf)
-    return of_normal(mean, sd, truth) if isinstance(transform, Identity) else of_bent(mean, sd, truth, transform)
+        return of_whole(mean, sd, truth, 1.0 if kind == "truth" else np.inf, part)
+    return of_normal(mean, sd, truth) if isinstance(transform, Identity) else of_bent(mean, sd, truth, transform, part)
 
 
 def _masked(y, seen, hidden):
@@ -393,12 +281,18 @@ def _masked(y, seen, hidden):
 
 
 def _by_column(scores: CellScores, truth, column, unit, are_classes, names) -> dict[str, dict[str, Any]]:
-    """A summary for every column that has hidden cells, then for all of them, there without densities of labels."""
+    """A summary for every column that has hidden cells, then for all of them, numbers and labels apart."""
     variance = np.array([np.var(truth[column == p]) if (column == p).any() else 0.0 for p in range(len(names))])
     variance = np.where(are_classes, np.nan, variance)
     found = {}
     for p, name in enumerate(names):
         if (here := column == p).any():
             found[name] = summary(CellScores(*(part[here] for part in scores)), 1.0, variance[p])
-    found[ALL] = summary(scores, unit[column], variance[column], ~are_classes[column])
+    of_labels = are_classes[column]
+    are_mixed = of_labels.any() and not of_labels.all()
+    wholes = {scoreboard.NUMBERS: ~of_labels, scoreboard.LABELS: of_labels} if are_mixed else {
+        scoreboard.ALL: np.ones(len(column), bool)}  # fmt: skip
+    for name, here in wholes.items():
+        of_these = CellScores(*(part[here] for part in scores))
+        found[name] = summary(of_these, unit[column[here]], variance[column[here]])
     return found

@@ -71,14 +71,38 @@ def coverage(samples: np.ndarray, truth: np.ndarray, level: float) -> float:
 
 
 def pit(samples: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Probability integral transform: the share of draws below the truth, uniform when calibrated; with a part of those
-    that equal it, as counts do."""
-    return randomised_pit(np.mean(samples < truth, axis=0), np.mean(samples == truth, axis=0))
+    """Probability integral transform from S draws: where the truth falls among them, (rank + u)/(S + 1) with u uniform
+    and with a part of the draws that equal it, as counts do.
+
+    Truth and draws of a calibrated model are exchangeable, so this is exactly uniform however few the draws are; the
+    share of draws below the truth would have S + 1 values, which bins of a histogram share unevenly.
+    """
+    below, equal = np.sum(samples < truth, axis=0), np.sum(samples == truth, axis=0)
+    num = len(samples) + 1
+    return randomised_pit(below / num, (equal + 1) / num, parts_of_ties(np.shape(below)))
 
 
-def randomised_pit(below: np.ndarray, equal: np.ndarray) -> np.ndarray:
-    """P(Y < y) and a fixed random part of P(Y = y): halves would not be uniform."""
-    return below + np.random.default_rng(TIES).uniform(size=np.shape(below)) * equal
+def num_bins(num_cells: int, num_draws: int = 10**9) -> int:
+    """Of a PIT histogram: some twenty cells in each, no more than there are places among the draws, from 5 to 20."""
+    return int(np.clip(min(num_cells // 20, num_draws + 1), 5, 20))
+
+
+def band_of_bins(num_cells: int, num_bins: int, level: float = 0.99) -> tuple[float, float]:
+    """Between which densities a bar of a calibrated histogram lies with this probability: a bin holds a binomial number
+    of the cells."""
+    law = stats.binom(max(num_cells, 1), 1 / num_bins)
+    low, high = law.ppf(0.5 - level / 2), law.ppf(0.5 + level / 2)
+    return float(low) * num_bins / max(num_cells, 1), float(high) * num_bins / max(num_cells, 1)
+
+
+def parts_of_ties(shape: tuple[int, ...]) -> np.ndarray:
+    """Fixed uniform numbers, one for each cell of a table."""
+    return np.random.default_rng(TIES).uniform(size=shape)
+
+
+def randomised_pit(below: np.ndarray, equal: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """P(Y < y) and a random part of P(Y = y): halves would not be uniform."""
+    return below + part * equal
 
 
 def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:

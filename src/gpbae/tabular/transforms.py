@@ -13,10 +13,10 @@ from jaxtyping import Float
 
 from gpbae.errors import InputError
 
-WORDS = ("none", "log", "yeo-johnson", "auto")
+WORDS = ("none", "log", "log1p", "yeo-johnson", "auto")
 Values = Float[np.ndarray, "*rows"]
 SKEWED = 1.0
-"""Skewness from which "auto" takes logarithms of a positive column."""
+"""Skewness from which "auto" takes logarithms of a column that is never negative."""
 
 
 class Identity(NamedTuple):
@@ -54,6 +54,31 @@ class Log(NamedTuple):
         return -np.log(y)
 
 
+class Log1p(NamedTuple):
+    """t(y) = log(1 + y/unit), for columns with zeros and nothing below, such as rain; NaN stays NaN.
+
+    Whatever lies below 0 on the way back is 0, so that zeros have a mass; `log_slope` is that of the map before, and a
+    density there counts nothing for that mass.
+    """
+
+    unit: float
+
+    def takes(self, y: Values) -> np.ndarray:
+        return ~(y < 0)
+
+    def forward(self, y: Values) -> Values:
+        if (y < 0).any():
+            raise InputError(f"A column with transform 'log1p' must not be below 0; got {y[y < 0].flat[0]:g}. "
+                             "Use 'yeo-johnson', or mark the cell as missing.")  # fmt: skip
+        return np.log1p(y / self.unit)
+
+    def inverse(self, t: Values) -> Values:
+        return self.unit * np.expm1(np.clip(t, 0.0, 700.0))
+
+    def log_slope(self, y: Values) -> Values:
+        return -np.log(self.unit + y)
+
+
 class YeoJohnson(NamedTuple):
     """The power transform of Yeo and Johnson (2000) of u = (y − centre)/unit.
 
@@ -86,7 +111,7 @@ class YeoJohnson(NamedTuple):
         return np.sign(u) * (self.power - 1.0) * np.log1p(np.abs(u)) - np.log(self.unit)
 
 
-Transform = Identity | Log | YeoJohnson
+Transform = Identity | Log | Log1p | YeoJohnson
 
 
 def _box_cox(u, power):
@@ -105,9 +130,9 @@ def fit(wanted: Any, values: Float[np.ndarray, "N P"], names: Sequence[str]) -> 
     """One transform per column; () where none does anything.
 
     `wanted` is a word for all columns, or words by the names of columns, which may hold * and ?; "auto" takes
-    logarithms of positive columns that are skewed and become less so.
+    logarithms of columns that are never negative, are skewed and become less so.
     """
-    words = [_word(wanted, str(name)) for name in names]
+    words = [word(wanted, str(name)) for name in names]
     if isinstance(wanted, Mapping):
         for pattern in wanted:
             if not fnmatch.filter([str(name) for name in names], str(pattern)):
@@ -117,15 +142,15 @@ def fit(wanted: Any, values: Float[np.ndarray, "N P"], names: Sequence[str]) -> 
     return () if all(isinstance(t, Identity) for t in found) else found
 
 
-def _word(wanted: Any, name: str) -> str:
+def word(wanted: Any, name: str) -> str:
+    """What is wanted of one column."""
     if isinstance(wanted, Mapping):
-        found = [word for pattern, word in wanted.items() if fnmatch.fnmatchcase(name, str(pattern))]
-        word = found[-1] if found else "none"
-    else:
-        word = "none" if wanted is None else wanted
-    if word not in WORDS:
-        raise InputError(f"transform must be one of {', '.join(WORDS)}, for all columns or by name; got {word!r}.")
-    return word
+        found = [value for pattern, value in wanted.items() if fnmatch.fnmatchcase(name, str(pattern))]
+        wanted = found[-1] if found else "none"
+    wanted = "none" if wanted is None else wanted
+    if wanted not in WORDS:
+        raise InputError(f"transform must be one of {', '.join(WORDS)}, for all columns or by name; got {wanted!r}.")
+    return wanted
 
 
 def _some(names: Sequence[str]) -> str:
@@ -134,24 +159,44 @@ def _some(names: Sequence[str]) -> str:
 
 def _fit_one(word: str, observed: Values, name: str) -> Transform:
     if word == "auto":
-        word = "log" if _log_helps(observed) else "none"
+        word = _suited(observed)
     if word == "log":
         if (observed <= 0).any():
+            instead = "log1p" if observed.min() == 0 else "yeo-johnson"
             raise InputError(f"transform 'log' needs values above 0; got {observed.min():g} in column {name!r}. "
-                             "Use 'yeo-johnson', or mark the cell as missing.")  # fmt: skip
+                             f"Use '{instead}', or mark the cell as missing.")  # fmt: skip
         return Log()
+    if word == "log1p":
+        if (observed < 0).any():
+            raise InputError(f"transform 'log1p' needs values from 0 on; got {observed.min():g} in column {name!r}. "
+                             "Use 'yeo-johnson', or mark the cell as missing.")  # fmt: skip
+        return _log1p(observed)
     if word == "none" or len(observed) < 3 or not np.ptp(observed) > 0:
         return Identity()
     return _yeo_johnson(observed)
 
 
-def _log_helps(observed: Values) -> bool:
+def _suited(observed: Values) -> str:
+    """The logarithm that a column without negative values can have, if it is skewed and becomes less so."""
     from scipy import stats
 
-    if len(observed) < 8 or not observed.min() > 0 or not np.ptp(observed) > 0:
-        return False
+    if len(observed) < 8 or not observed.min() >= 0 or not np.ptp(observed) > 0:
+        return "none"
+    found = Log() if observed.min() > 0 else _log1p(observed)
     plain = float(stats.skew(observed))
-    return plain > SKEWED and abs(float(stats.skew(np.log(observed)))) < plain
+    helps = plain > SKEWED and abs(float(stats.skew(found.forward(observed)))) < plain
+    return never_below(observed) if helps else "none"
+
+
+def never_below(observed: Values) -> str:
+    """The transform whose answers are never below zero, for a column without negative values."""
+    return "log" if observed.min() > 0 else "log1p"
+
+
+def _log1p(observed: Values) -> Log1p:
+    """In units of what a column holds where it is not zero."""
+    positive = observed[observed > 0]
+    return Log1p(float(np.median(positive)) if len(positive) else 1.0)
 
 
 def _yeo_johnson(observed: Values) -> YeoJohnson:

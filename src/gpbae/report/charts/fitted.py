@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from gpbae.overview import LEVEL, Overview
-from gpbae.plots import BLUE, COLOURS, GREY, VERMILION, smooth_density
+from gpbae.plots import BLUE, COLOURS, GREEN, GREY, VERMILION, smooth_density
 from gpbae.report.charts.style import TALL, axis_along, menu, place_tip, rounded, styled, tight, tip, titled
+from gpbae.scoring import metrics
 
 MOST_COLUMNS = 40
 MOST_SCALARS = 24
@@ -60,9 +61,10 @@ def calibration(found: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Any:
 
 
 def histogram(counts: np.ndarray) -> Any:
-    """PIT values in equal bins, flat where calibrated."""
+    """PIT values in equal bins, flat where calibrated, and the band in which 99 of 100 such bars would lie."""
     import altair as alt
 
+    low, high = metrics.band_of_bins(int(np.sum(counts)), len(counts))
     edges = np.linspace(0, 1, len(counts) + 1)
     density = np.asarray(counts) / max(np.sum(counts), 1) * len(counts)
     rows = [{"from": rounded(a), "to": rounded(b), "density": rounded(d, 4), "cells": int(c)}
@@ -72,7 +74,10 @@ def histogram(counts: np.ndarray) -> Any:
         tooltip=["from:Q", "to:Q", "cells:Q", "density:Q"],
     )  # fmt: skip
     flat = alt.Chart(alt.Data(values=[{"density": 1}])).mark_rule(color=GREY, strokeDash=[5, 4])
-    return styled(bars + flat.encode(alt.Y("density:Q")))
+    band = alt.Chart(alt.Data(values=[{"from": 0, "to": 1, "density": rounded(low, 4), "high": rounded(high, 4)}]))
+    band = band.mark_rect(color=GREEN, opacity=0.15).encode(alt.X("from:Q"), alt.X2("to:Q"), alt.Y("density:Q"),
+                                                            alt.Y2("high:Q"))  # fmt: skip
+    return styled(band + bars + flat.encode(alt.Y("density:Q")))
 
 
 def intervals(named: Mapping[str, np.ndarray]) -> Any:

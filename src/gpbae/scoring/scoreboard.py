@@ -1,0 +1,171 @@
+"""What is shown of an evaluation, wherever it is shown: tables of its summaries, and sentences about them.
+
+`rows` are those of `Evaluation.rows`, also after they have been a file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpbae.scoring.cellscores import IMPOSSIBLE, LEVELS
+
+ALL, NUMBERS, LABELS = "all", "all numbers", "all labels"
+"""Rows of several columns together: of one kind, or of numbers and labels apart."""
+SUMMARIES = (ALL, NUMBERS, LABELS)
+OF_NUMBERS = {name: name.upper() for name in ("mae", "rmse", "smse", "nlpd", "crps")} | {
+    f"coverage{round(100 * q)}": f"in {round(100 * q)}\N{NO-BREAK SPACE}%" for q in LEVELS
+}
+OF_LABELS = {"mae": "share wrong", "nlpd": "NLPD", "crps": "half the Brier score"}
+TIE, CLEAR = 0.02, 1.1
+"""Errors that differ by less than the first, as a share, are as large; beyond the second ratio they clearly differ."""
+FEWEST_CELLS = 5
+MOST_NAMES = 8
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Board(NamedTuple):
+    """A table of scores: what it is of, how many cells, a name for each score, and a line of scores by method."""
+
+    of_labels: bool
+    cells: int
+    header: tuple[str, ...]
+    lines: list[tuple[Mapping[str, Any], tuple[float, ...]]]
+
+
+def is_summary(row: Mapping[str, Any]) -> bool:
+    return row.get("column", ALL) in SUMMARIES
+
+
+def with_infinity(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """A file has no infinities, but it says how many there were."""
+    return {**metrics, "nlpd": np.inf} if (metrics.get(IMPOSSIBLE) or 0) > 0 else dict(metrics)
+
+
+def boards(rows: Rows) -> list[Board]:
+    """Of numbers, then of labels; a score that no method has is left out."""
+    summaries = [row for row in rows if is_summary(row)]
+    kinds = {of_labels: [row for row in summaries if _is_of_labels(row) == of_labels] for of_labels in (False, True)}
+    return [_board(found, of_labels) for of_labels, found in kinds.items() if found]
+
+
+def _is_of_labels(row: Mapping[str, Any]) -> bool:
+    """Labels have no order, so no interval; earlier evaluations have one row of everything, which counts as numbers."""
+    column = row.get("column", ALL)
+    return column == LABELS or (column == ALL and not _is_number(row["metrics"].get("coverage90", 0.0)))
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def _number(value: Any) -> float:
+    """A file says nothing where there is no number."""
+    return float("nan") if value is None else float(value)
+
+
+def _board(rows: Rows, of_labels: bool) -> Board:
+    found = [with_infinity(row["metrics"]) for row in rows]
+    names = {n: word for n, word in (OF_LABELS if of_labels else OF_NUMBERS).items()
+             if any(_is_number(metrics.get(n)) for metrics in found)}  # fmt: skip
+    lines = [tuple(_number(m.get(n)) for n in names) for m in found]
+    cells = int(found[0].get("cells") or 0)
+    return Board(of_labels, cells, tuple(names.values()), list(zip(rows, lines, strict=True)))
+
+
+# Sentences.
+
+
+def impossible(rows: Rows) -> list[str]:
+    """A sentence for each way of hiding and each set of cells that had no density."""
+    found: dict[tuple, list[str]] = {}
+    for row in rows:
+        number = row["metrics"].get(IMPOSSIBLE) or 0
+        if not is_summary(row) and number > 0:
+            found.setdefault((row["experiment"], row["model"]), []).append(f"{row['column']} ({number:.0f})")
+    methods: dict[tuple, list[str]] = {}
+    for (how, method), places in found.items():
+        methods.setdefault((how, *places), []).append(method)
+    return [
+        f"Among the hidden {how}, values in {', '.join(places)} cannot occur by the rest of their column, such as a 2 "
+        f"among zeros and ones or a negative number among positive ones: NLPD is infinite for {', '.join(names)}."
+        for (how, *places), names in methods.items()
+    ]
+
+
+class Duel(NamedTuple):
+    """A model and the best of its rivals on the same cells."""
+
+    rival: str
+    theirs: Mapping[str, Any]
+    ours: Mapping[str, Any]
+
+    @property
+    def ratio(self) -> float:
+        """Their error over ours."""
+        return self.theirs["mae"] / self.ours["mae"] if self.ours["mae"] > 0 else np.inf
+
+    @property
+    def errors(self) -> str:
+        return f"{self.theirs['mae']:.3g} against {self.ours['mae']:.3g}"
+
+
+def against_rivals(rows: Rows, model: str) -> list[str]:
+    """Where a simple way to fill gaps did as well as the model, and for which gaps the model is worth it."""
+    ways = list(dict.fromkeys(row["experiment"] for row in rows))
+    overall = {way: _overall([row for row in rows if row["experiment"] == way], model) for way in ways}
+    duels = {way: duel for way, duel in overall.items() if duel is not None}
+    won = {way: duel for way, duel in duels.items() if duel.ratio > 1 + TIE}
+    lost = {way: duel for way, duel in duels.items() if duel.ratio <= 1 + TIE}
+    said = [_lost(way, duel, model) for way, duel in lost.items()]
+    if lost and won:
+        said += [_won(way, duel, model) for way, duel in won.items()]
+    elif "cells" in lost and len(duels) == 1:
+        said.append("It may be worth its time in longer gaps; try: gpbae evaluate RUN --evaluate blocks")
+    return said + [words for way in ways if (words := _by_column([r for r in rows if r["experiment"] == way], model))]
+
+
+def _lost(way: str, duel: Duel, model: str) -> str:
+    how = "better than" if duel.ratio < 1 - TIE else "as well as"
+    words = f"For hidden {way}, {duel.rival} did {how} {model} (MAE {duel.errors})"
+    theirs, ours = (_number(metrics.get("nlpd")) for metrics in (duel.theirs, duel.ours))
+    if ours < theirs:
+        words += f", though its distributions told less (NLPD {theirs:.3g} against {ours:.3g})"
+    return f"{words}."
+
+
+def _won(way: str, duel: Duel, model: str) -> str:
+    worth = ": there it is worth its time" if duel.ratio > CLEAR else ""
+    ours, theirs = duel.ours["mae"], duel.theirs["mae"]
+    return f"For hidden {way}, {model} had the smallest error (MAE {ours:.3g}; {duel.rival} {theirs:.3g}){worth}."
+
+
+def _overall(rows: Rows, model: str) -> Duel | None:
+    """Of all numbers; of all labels where there are no numbers."""
+    found = boards(rows)
+    return _duel([row for row, _ in found[0].lines], model) if found else None
+
+
+def _duel(rows: Rows, model: str) -> Duel | None:
+    found = {row["model"]: with_infinity(row["metrics"]) for row in rows}
+    found = {method: metrics for method, metrics in found.items() if _is_number(metrics.get("mae"))}
+    ours = found.pop(model, None)
+    if ours is None or not found or (ours.get("cells") or 0) < FEWEST_CELLS:
+        return None
+    best = min(found, key=lambda method: found[method]["mae"])
+    return Duel(best, found[best], ours)
+
+
+def _by_column(rows: Rows, model: str) -> str:
+    """The columns in which the best rival was as good."""
+    names = dict.fromkeys(row["column"] for row in rows if not is_summary(row))
+    found = {name: _duel([row for row in rows if row["column"] == name], model) for name in names}
+    lost = [f"{name} ({d.rival}, {d.errors})" for name, d in found.items() if d is not None and d.ratio <= 1 + TIE]
+    if not lost or len(names) < 2:
+        return ""
+    more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
+    places = ", ".join(lost[:MOST_NAMES]) + more
+    return (
+        f"For hidden {rows[0]['experiment']} a simple way had as small an error in {places} (MAE, its against that of "
+        f"{model}; of labels the share wrong)."
+    )

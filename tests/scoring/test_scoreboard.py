@@ -1,0 +1,113 @@
+"""What is shown of an evaluation: numbers and labels apart, and an honest word on simple rivals."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpbae.processes import progress
+from gpbae.scoring import cellscores, evaluation, metrics, rivals, scoreboard
+from gpbae.scoring.scoreboard import LABELS, NUMBERS
+
+
+def row(method, mae, nlpd=1.0, column="all", how="cells", **others):
+    found = {"mae": mae, "nlpd": nlpd, "cells": 30, "coverage90": 0.9} | others
+    return {"experiment": how, "model": method, "column": column, "metrics": found}
+
+
+class Guesses:
+    """A model that answers 0 in columns of numbers and draws the first of two labels."""
+
+    kinds, transforms = np.array(["real", "class"]), ()
+
+    def get_params(self):
+        return {}
+
+    def fit(self, x, y, groups):
+        return self
+
+    def impute(self, x, y, groups):
+        self.unwarned_mean = self.point_values = np.zeros(y.shape)
+        return self
+
+    def samples_of(self, cells):
+        draws = np.random.default_rng(1).standard_normal((50, *cells.shape))
+        return np.where(self.kinds == "class", 0.0, draws)[:, cells]
+
+    def log_density(self, y, mask):
+        return np.where(mask, -1.0, np.nan)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Scores of 60 rows of a number and a label."""
+    rng = np.random.default_rng(0)
+    y = pd.DataFrame({"a": 7 * rng.standard_normal(60), "sky": rng.choice(["clear", "rain"], 60)})
+    return evaluation.evaluate(Guesses(), np.arange(60.0)[:, None], y, holdout=evaluation.Holdout("cells", 0.4))
+
+
+def test_numbers_and_labels_have_summaries_of_their_own(mixed):
+    own = mixed.table.loc["Guesses"]
+    assert list(own.index) == ["a", "sky", NUMBERS, LABELS]
+    assert own.loc[LABELS, "mae"] == own.loc["sky", "mae"] and own.loc[NUMBERS, "smse"] == own.loc["a", "smse"]
+    assert own.loc[NUMBERS, "cells"] + own.loc[LABELS, "cells"] == round(0.4 * 120)
+    assert sum(mixed.pit["Guesses"]) == own.loc[NUMBERS, "cells"]
+    assert mixed.overall().loc["Guesses", "cells"] == own.loc["a", "cells"]
+
+
+def test_boards_have_no_heading_without_a_number(mixed):
+    """Also once the scores have been a file, and for a table of labels alone."""
+    rows = json.loads(json.dumps(progress.plain(mixed.rows())))
+    for of_what in (rows, evaluation.Evaluation.of_rows("Guesses", rows).rows()):
+        numbers, labels = scoreboard.boards(of_what)
+        assert numbers.header[:2] == ("MAE", "RMSE") and numbers.header[-1].startswith("in 95")
+        assert labels.of_labels and labels.header == ("share wrong", "NLPD", "half the Brier score")
+    alone = [r | {"column": "all"} for r in rows if r["column"] == LABELS]
+    (board,) = scoreboard.boards(alone)
+    assert board.of_labels and board.header == labels.header
+    (earlier,) = scoreboard.boards([row("m", 0.3)])
+    assert not earlier.of_labels
+
+
+def test_ties_of_one_column_are_not_those_of_the_next():
+    """Else columns of yes and no would be right and wrong together."""
+    half = np.full((50, 2), 0.5)
+    filled = rivals.Filled(half, half)
+    values, hidden, kinds = np.ones((50, 2)), np.ones((50, 2), bool), np.full((50, 2), "truth")
+    pit = evaluation._of_rival(filled, values, hidden, kinds).pit.reshape(50, 2)
+    assert abs(np.corrcoef(pit.T)[0, 1]) < 4 / np.sqrt(50)
+    alone = cellscores.of_whole(half.ravel(), half.ravel(), values.ravel(), 1.0, metrics.parts_of_ties((100,))).pit
+    np.testing.assert_array_equal(pit.ravel(), alone)  # and they are the model's
+
+
+@pytest.mark.parametrize(
+    ("theirs", "nlpd", "words"),
+    [(0.2, 0.5, "did better than M (MAE 0.2 against 0.3)."), (0.3, 0.5, "did as well as M (MAE 0.3 against 0.3)."),
+     (0.305, 2.0, "did as well as M (MAE 0.305 against 0.3), though its distributions told less (NLPD 2 against 1)."),
+     (0.4, 2.0, None)],
+)  # fmt: skip
+def test_a_rival_that_does_as_well_is_named(theirs, nlpd, words):
+    found = scoreboard.against_rivals([row("M", 0.3), row("line", theirs, nlpd), row("mean", 0.9)], "M")
+    if words is None:
+        assert found == []
+    else:
+        assert found[0] == f"For hidden cells, line {words}" and "--evaluate blocks" in found[1]
+
+
+def test_the_gaps_for_which_the_model_is_worth_it_are_said():
+    """And where it is a little better, no more than that is said."""
+    for theirs, worth in ((0.7, ": there it is worth its time."), (0.315, ".")):
+        rows = [row("M", 0.3), row("line", 0.3), row("M", 0.3, how="blocks"), row("line", theirs, how="blocks")]
+        _, said = scoreboard.against_rivals(rows, "M")
+        assert said == f"For hidden blocks, M had the smallest error (MAE 0.3; line {theirs}){worth}"
+
+
+def test_columns_in_which_a_rival_does_as_well_are_named():
+    rows = [row("M", 0.3), row("line", 0.5)]
+    for column, theirs in (("a", 4.0), ("b", 2.0), ("c", 1.9)):
+        rows += [row("M", 2.0, column=column), row("line", theirs, column=column)]
+    rows += [row("M", 9.0, column="few", cells=2), row("line", 1.0, column="few", cells=2)]
+    (words,) = scoreboard.against_rivals(rows, "M")
+    assert "in b (line, 2 against 2), c (line, 1.9 against 2) (MAE" in words
+    assert scoreboard.against_rivals([r for r in rows if r["model"] == "M"], "M") == []
