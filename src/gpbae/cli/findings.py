@@ -53,6 +53,8 @@ def diagnose(run: options.Run) -> None:
     frame = model.diagnostics(columns.dates)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
+    if model.num_rows_on_disk_ is not None:
+        print(f"Found at rows of the {len(model.table_.x)} that the model keeps, of {model.num_rows_on_disk_} on disk.")
     for words in frame.attrs["warnings"]:
         print(words)
     tests = [row for row in _evaluation(run) if row.get("column", "all") == "all"]
