@@ -132,7 +132,7 @@ def _check_inputs(model: Model, inputs: str) -> None:
 
 
 def _estimator(
-    model: Model, table: reading.Table, config: Path | None, flags: dict[str, Any], settings: list[str]
+    model: Model, table: Any, config: Path | None, flags: dict[str, Any], settings: list[str]
 ) -> tuple[Any, list[str]]:
     """The model: what suits the table, what the file says, what was typed; the last word counts.  Also the names of the
     arguments that were said or typed."""

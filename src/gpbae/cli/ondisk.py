@@ -21,7 +21,7 @@ from gpbae.tabular.ondisk import OnDisk
 LARGEST_IN_MEMORY = 50_000_000
 """Cells.  Text in memory takes some 60 bytes for each."""
 MODELS = {"BAE": "bae", "SGPBAE": "sgp-bae", "DSGPBAE": "dsgp-bae"}
-LIBRARIES, OF_TEXT = 1_100_000_000, 100
+LIBRARIES, OF_TEXT = 1_300_000_000, 100
 """Bytes that libraries and the compiler take, and those of a cell while it is copied."""
 
 
@@ -150,7 +150,7 @@ class Fit(NamedTuple):
             )
 
 
-def memory(estimator: Any, num_cells: int) -> float:
+def memory(estimator: Any, num_cells: int) -> int:
     """Bytes that a fit takes at most, more or less: libraries, the piece that is copied, the sample and what is found
     from it, and rows of three blocks of sweeps."""
     block = estimator.num_chains * estimator.thinning * (estimator.batch_size or outofcore.BATCH)

@@ -70,7 +70,7 @@ def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
 def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
         for batch in file.iter_batches(batch_size=rows):
             yield batch.to_pandas(integer_object_nulls=True)
 

@@ -58,7 +58,7 @@ def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
     be reached, those of a row group cannot."""
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
         if missing := [name for name in columns if name not in file.schema_arrow.names]:
             raise InputError(f"{path} must have the columns asked for; missing {', '.join(missing)}.")
         shape = (file.metadata.num_rows, len(columns))
