@@ -9,6 +9,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -78,7 +79,7 @@ WISH = reading.Wish("time", "all,sky", groups="site")
 COMMAND = ["--inputs", "time", "--outputs", "all,sky", "--groups", "site", "--on-disk"]
 
 
-def copied(path, wish, out, begun=False):
+def copied(path, wish, out, begun=False) -> Any:
     """A table in the folder of a run, and what is said of its columns."""
     out.mkdir(exist_ok=True)
     source = copying.Source(path, wish)
