@@ -92,7 +92,7 @@ def test_what_is_hidden_has_no_say_in_the_settings():
 
 
 def test_longer_tables_get_fewer_sweeps():
-    runs = [arguments._short_run(rows) for rows in (500, 1500, 5000, 10**6)]
+    runs = [arguments.short_run(rows) for rows in (500, 1500, 5000, 10**6)]
     assert runs[0] == runs[1] == {"num_map_steps": 2000, "num_warmup": 300, "thinning": 10, "num_samples": 25}
     assert all(a[name] >= b[name] for a, b in itertools.pairwise(runs) for name in a)
     assert runs[-1]["num_warmup"] == 60 and runs[-1]["thinning"] == 2

@@ -162,7 +162,7 @@ def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they
     """The sample by which it is chosen may hold zeros and ones alone."""
     monkeypatch.setattr(outofcore, "SAMPLE", 300)
     y = (Y > 0).astype(float)
-    sampled = outofcore._sample(outofcore.tables.group_codes(None, N), N, tiny().seed)
+    sampled = outofcore.chosen_rows(outofcore.tables.group_codes(None, N), N, tiny().seed)
     y[np.setdiff1d(np.arange(N), sampled), 1] = 2.0
     with pytest.raises(InputError, match="0, 1 or NaN; got 2 in column 1"):
         tiny().fit(X, OnDisk(y))
@@ -171,5 +171,5 @@ def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they
 def test_the_sample_has_a_row_of_every_group(monkeypatch):
     monkeypatch.setattr(outofcore, "SAMPLE", 5)
     labels = outofcore.tables.group_codes(np.repeat(["a", "b", "c"], [50, 1, 50]), 101)
-    chosen = outofcore._sample(labels, 101, 0)
+    chosen = outofcore.chosen_rows(labels, 101, 0)
     assert set(labels.codes[chosen]) == {0, 1, 2} and len(chosen) <= 8

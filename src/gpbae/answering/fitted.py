@@ -8,7 +8,7 @@ import numpy as np
 
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.errors import GpbaeError
-from gpbae.sampling.batches import Table
+from gpbae.sampling.batches import StreamBatch, Table
 from gpbae.sampling.inference import Plan
 from gpbae.tabular import tables
 
@@ -43,6 +43,12 @@ class Fitted:
     @property
     def _num_draws(self) -> int:
         return jax.tree.leaves(self.draws_)[0].shape[1]
+
+    @property
+    def num_rows_on_disk_(self) -> int | None:
+        """Of a table that stays on disk, of which `table_` is a sample; None of any other."""
+        batching = self.plan_.batching
+        return batching.num_rows if isinstance(batching, StreamBatch) else None
 
     @property
     def frame_size_(self) -> int:

@@ -62,7 +62,7 @@ def suited(name: str, y: Any) -> dict[str, Any]:
         found["likelihood"] = _with_noises([column for column in kinds if column not in real])
     if real and len(kinds) > 3 and set(kinds.values()) <= {"real", "count"}:
         found["latent_dim"] = _num_latents(y)
-    return found | (_short_run(len(y)) if len(y) > LONG_TABLE else {})
+    return found | (short_run(len(y)) if len(y) > LONG_TABLE else {})
 
 
 def once_more(model: Any, given: Sequence[str], y: Any) -> Any:
@@ -74,7 +74,7 @@ def once_more(model: Any, given: Sequence[str], y: Any) -> Any:
     return cls(**(model.get_params() | {name: value for name, value in chosen.items() if name not in given}))
 
 
-def _short_run(num_rows: int) -> dict[str, int]:
+def short_run(num_rows: int) -> dict[str, int]:
     """Lengths of a run that ends in minutes: what a sweep costs grows with the rows, so there are fewer of them, down
     to a first look.  Steps of the MAP phase are a thirtieth of a sweep, and bring a chain farther at first."""
     budget = {"num_map_steps": (3_000_000, 500, 2000), "num_warmup": (450_000, 60, 300), "thinning": (15_000, 2, 10)}

@@ -73,12 +73,7 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
     rows at a time, or all."""
     import pandas as pd
 
-    first = _first_line(path)
-    if not first.strip():
-        raise InputError(f"{path} must begin with a line of column names; got an empty file.")
-    mark = separator(path)
-    names = next(csv.reader([first], delimiter=mark))
-    names = [name.strip() or f"column {i + 1}" for i, name in enumerate(names)]
+    mark, names = separator(path), header(path)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header would be dropped
         try:
@@ -92,6 +87,15 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
                     yield _numbered(table, list(itertools.islice(lines, len(table))))
         except pd.errors.ParserWarning:
             raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
+
+
+def header(path: Path) -> list[str]:
+    """The names of the columns of a .csv."""
+    first = _first_line(path)
+    if not first.strip():
+        raise InputError(f"{path} must begin with a line of column names; got an empty file.")
+    names = next(csv.reader([first], delimiter=separator(path)))
+    return [name.strip() or f"column {i + 1}" for i, name in enumerate(names)]
 
 
 def _first_line(path: Path) -> str:

@@ -60,6 +60,8 @@ def diagnose(run: options.Run) -> None:
         print(words)
     rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
     terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
+    if model.num_rows_on_disk_ is not None:
+        print(f"Found at rows of the {len(model.table_.x)} that the model keeps, of {model.num_rows_on_disk_} on disk.")
     if light != trust.Light.GREEN:
         print(f"Light: {light}; what to do stands above the table.")
 

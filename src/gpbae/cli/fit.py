@@ -1,5 +1,6 @@
 """`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
 
+import functools
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -49,6 +50,7 @@ def fit(
     last: options.To = None,
     date_format: options.DateFormat = None,
     decimal: options.DecimalSign = None,
+    on_disk: options.OnDisk = None,
     transform: options.Transform = None,
     model: Annotated[Model, typer.Option(help="Which of the models.", rich_help_panel=options.MODEL)] = Model.SGPBAE,
     latent_dim: options.LatentDim = None,
@@ -70,14 +72,21 @@ def fit(
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
-    from gpbae.cli import notices
+    from gpbae.cli import notices, ondisk
     from gpbae.processes import progress
     from gpbae.saving import storage
 
+    if stays := ondisk.is_wanted(data, on_disk):
+        ondisk.check(data, model, bool(ways), distributed)
     is_first = runs.take_place(distributed, row_shards)
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format, decimal)
-    table = reading.read(data, wish)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
+    if stays:
+        make = functools.partial(_estimator, model, config=config, flags=flags, settings=settings or [])
+        with progress.json_lines(log_json) as log:
+            ondisk.Fit(ondisk.Source(data, wish), out, make, quiet).run(log)
+        return _end(out, data, report, quiet, is_sampled=True)
+    table = reading.read(data, wish)
     estimator, given_names = _estimator(model, table, config, flags, settings or [])
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
@@ -95,10 +104,18 @@ def fit(
                 runs.keep_given(given_names, out)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log, course)
-        if report and not evaluate_only:
-            findings.write_report(out)
-        if not (quiet or evaluate_only):
-            terminal.say(_next(out, data, with_report=runs.is_sampled(estimator) and not report))
+    if evaluate_only:
+        print(out)
+    else:
+        _end(out, data, report, quiet, runs.is_sampled(estimator))
+
+
+def _end(out: Path, data: Path, report: bool, quiet: bool, is_sampled: bool) -> None:
+    """The page, if it is wanted, and what to do next."""
+    if report:
+        findings.write_report(out)
+    if not quiet:
+        terminal.say(_next(out, data, with_report=is_sampled and not report))
     print(out)
 
 
@@ -115,7 +132,7 @@ def _check_inputs(model: Model, inputs: str) -> None:
 
 
 def _estimator(
-    model: Model, table: reading.Table, config: Path | None, flags: dict[str, Any], settings: list[str]
+    model: Model, table: Any, config: Path | None, flags: dict[str, Any], settings: list[str]
 ) -> tuple[Any, list[str]]:
     """The model: what suits the table, what the file says, what was typed; the last word counts.  Also the names of the
     arguments that were said or typed."""

@@ -66,6 +66,16 @@ DecimalSign = Annotated[
         rich_help_panel=TABLE,
     ),
 ]  # fmt: skip
+OnDisk = Annotated[
+    bool | None,
+    typer.Option(
+        "--on-disk/--in-memory",
+        help="Copy the table to the folder and fit it from there, some rows at a time, or hold it in memory. If not "
+        "said, tables of more than 50 million cells stay on disk.",
+        show_default=False,
+        rich_help_panel=TABLE,
+    ),
+]
 
 # The model.
 

@@ -19,7 +19,12 @@ ROWS_IN_MEMORY = 20_000
 
 def is_long(path: Path) -> bool:
     """Whether a table has more rows than are read whole."""
-    return path.suffix.lower() in (".csv", ".parquet", ".npy") and num_rows(path) > ROWS_IN_MEMORY
+    return has_pieces(path) and num_rows(path) > ROWS_IN_MEMORY
+
+
+def has_pieces(path: Path) -> bool:
+    """Whether a file of this kind can be read some rows at a time."""
+    return path.suffix.lower() in (".csv", ".parquet", ".npy")
 
 
 def num_rows(path: Path) -> int:
@@ -33,6 +38,18 @@ def num_rows(path: Path) -> int:
             return len(np.load(path, mmap_mode="r", allow_pickle=False))
         with path.open("rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b"")) - 1
+
+
+def num_columns(path: Path) -> int:
+    """Columns of a table, without reading its cells."""
+    with files.reading(path):
+        if path.suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            return len(parquet.read_schema(path).names)
+        if path.suffix.lower() == ".npy":
+            return int(np.prod(np.load(path, mmap_mode="r", allow_pickle=False).shape[1:]))
+        return len(files.header(path))
 
 
 def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
@@ -53,7 +70,7 @@ def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
 def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
         for batch in file.iter_batches(batch_size=rows):
             yield batch.to_pandas(integer_object_nulls=True)
 

@@ -65,10 +65,17 @@ def names(text: str) -> list[str]:
 
 
 def read(path: Path, wish: Wish) -> Table:
-    """A table to be fitted, and what its columns are; dates are told in words."""
-    from gpbae.cli import files, roles
+    """A table to be fitted, and what its columns are."""
+    from gpbae.cli import files
 
-    columns, rows = _stretch(files.read(path), wish)
+    return settled(files.read(path), wish)
+
+
+def settled(cells: Any, wish: Wish) -> Table:
+    """What the columns of a table are; dates are told in words."""
+    from gpbae.cli import roles
+
+    columns, rows = stretched(cells, wish)
     if len(rows) < FEWEST_ROWS:
         raise InputError(
             f"A fit needs at least {FEWEST_ROWS} rows to learn from; got {len(rows)}. Name a longer table."
@@ -113,7 +120,7 @@ def _with_kinds(columns: Any, rows: Any) -> Any:
     return dataclasses.replace(columns, kinds=kinds, words=roles.words(rows, kinds))
 
 
-def _stretch(table: Any, wish: Wish) -> tuple[Any, Any]:
+def stretched(table: Any, wish: Wish) -> tuple[Any, Any]:
     """The roles of all columns but the outputs, and the rows that are meant; dates count from the first."""
     from gpbae.cli import roles
 
@@ -156,14 +163,15 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
 
 def _check_values(table: Any, columns: Any, wanted: list[str]) -> None:
     """Refuse columns that have no value between them."""
-    if wanted and _empty(table, columns, wanted) == wanted:
+    if wanted and without_value(table, columns, wanted) == wanted:
         raise InputError(
             f"Expected at least one observed cell to learn from; got nothing but gaps in {_some(wanted)} "
             f"({len(table)} rows). Look whether --missing, or --from and --to, leave anything; else name another table."
         )
 
 
-def _empty(table: Any, columns: Any, names: list[str]) -> list[str]:
+def without_value(table: Any, columns: Any, names: list[str]) -> list[str]:
+    """Those of these columns that have no value."""
     from gpbae.cli import parsing
 
     return [name for name in names if parsing.read(table[name], columns.writing(name))[1].all()]
@@ -175,7 +183,7 @@ def _some(names: list[str]) -> str:
 
 def _say_left(table: Any, columns: Any, names: list[str]) -> None:
     """Which columns are not modelled, and why."""
-    empty = _empty(table, columns, names)
+    empty = without_value(table, columns, names)
     if words := [name for name in names if name not in empty]:
         example = f"--outputs {shlex.quote(f'{ALL},{words[-1]}')}"
         terminal.say(f"Left out, not being numbers: {', '.join(words)}. Labels are modelled if named, as in {example}.")

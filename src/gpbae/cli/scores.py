@@ -144,10 +144,15 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def check(table: Table | Asked, hidden: Hidden) -> None:
     """Refuse to hide what cannot be hidden, before the work."""
-    from gpbae.tabular import tables
+    from gpbae.tabular import OnDisk, tables
 
     if not hidden.ways:
         return
+    if isinstance(table.y, OnDisk):
+        raise InputError(
+            f"An evaluation hides cells of a table in memory; the {len(table.y)} rows of this run stay on disk. Fit a "
+            "file of some of them with --evaluate."
+        )
     seen = tables.observations(table.y)
     x = None if table.x is None else tables.inputs(table.x, len(seen.values))
     codes = tables.group_codes(table.groups, len(seen.values)).codes

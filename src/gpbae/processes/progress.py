@@ -20,7 +20,8 @@ SECONDS_BETWEEN_LINES = 10.0
 BEFORE_WARM_UP = ("compiling", "map")
 WORDS = {"map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
          "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
-         "training": "training, step", "start": "learning where to start, step"}  # fmt: skip
+         "training": "training, step", "start": "learning where to start, step",
+         "copying": "copying row"}  # fmt: skip
 FEWEST_PACES, NUM_PACES = 3, 9
 """The time left is told from the median of so many: one in which something was compiled is no measure."""
 Listener = Callable[[dict[str, Any]], None]

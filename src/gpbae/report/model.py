@@ -45,10 +45,18 @@ def _lead(subject: Subject) -> str:
     model, mask = subject.model, subject.view.mask
     cells = "pixel" if subject.view.is_image else "column"
     return (
-        f"{type(model).__name__} with {count(model.latent_dim_, 'latent')}, fitted to {count(len(mask), 'row')} of "
-        f"{count(mask.shape[1], cells)}, {1 - mask.mean():.1%} of the cells missing, in "
+        f"{type(model).__name__} with {count(model.latent_dim_, 'latent')}, fitted to {_on_disk(model)}"
+        f"{count(len(mask), 'row')} of {count(mask.shape[1], cells)}, {1 - mask.mean():.1%} of the cells missing, in "
         f"{count(len(model.groups_), 'group')}."
     )
+
+
+def _on_disk(model: Any) -> str:
+    """Of a table that stays on disk, a model keeps a sample."""
+    if model.num_rows_on_disk_ is None:
+        return ""
+    rows = count(model.num_rows_on_disk_, "row")
+    return f"{rows} of a table that stays on disk. This page counts and shows the sample that the model keeps: "
 
 
 def _fitted(subject: Subject) -> Section:

@@ -14,7 +14,7 @@ from gpbae.likelihoods import AbstractLikelihood
 from gpbae.priors import SeededPrior
 from gpbae.sampling.batches import StreamBatch
 from gpbae.tabular import tables
-from gpbae.tabular.ondisk import Feed, OnDisk, Rows
+from gpbae.tabular.ondisk import ROWS_AT_A_TIME, Feed, OnDisk, Rows
 
 SAMPLE = 10_000
 BATCH = 256
@@ -23,10 +23,10 @@ BATCH = 256
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
     """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
     _check(estimator, x, y)
-    labels = _groups(groups, len(y))
-    chosen = _sample(labels, len(y), estimator.seed)
-    some_x = None if x is None else _rows(x, chosen)
-    sample = (some_x, y.rows(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
+    labels = labels_of(groups, len(y))
+    chosen = chosen_rows(labels, len(y), estimator.seed)
+    some_x = x.sample(chosen) if isinstance(x, OnDisk) else None if x is None else np.asarray(x)[chosen]
+    sample = (some_x, y.sample(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
     if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
         raise InputError(
@@ -64,20 +64,33 @@ def _check(estimator: Any, x: Any, y: OnDisk) -> None:
         raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
 
 
-def _groups(groups: Any, num_rows: int) -> tables.Groups:
-    """Labels of the rows; without any, one label for all of them and no memory."""
+def labels_of(groups: Any, num_rows: int) -> tables.Groups:
+    """Labels of the rows; without any, one label for all of them and no memory.  Codes may stay on disk, too."""
+    if isinstance(groups, tables.Groups):
+        if len(groups.codes) != num_rows:
+            raise InputError(f"groups must have one label per row; got {len(groups.codes)} for {num_rows} rows.")
+        return groups
     if groups is not None:
         return tables.group_codes(groups, num_rows)
     one = tables.group_codes(None, 1)
     return one._replace(codes=np.broadcast_to(one.codes, num_rows))
 
 
-def _sample(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
+def chosen_rows(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
     """Random rows, and one of every group, in the order of the file."""
     rng = np.random.default_rng([seed, 7])
     chosen = rng.choice(num_rows, min(SAMPLE, num_rows), replace=False)
-    first = np.unique(labels.codes, return_index=True)[1] if len(labels.labels) > 1 else np.zeros(1, int)
-    return np.unique(np.concatenate([chosen, first]))
+    return np.unique(np.concatenate([chosen, _first_of_every_group(labels)]))
+
+
+def _first_of_every_group(labels: tables.Groups) -> np.ndarray:
+    """Found some rows at a time, for codes may be many and on disk."""
+    first = np.full(len(labels.labels), -1)
+    for start in range(0, len(labels.codes) if len(first) > 1 else 1, ROWS_AT_A_TIME):
+        codes, places = np.unique(labels.codes[start : start + ROWS_AT_A_TIME], return_index=True)
+        unseen = first[codes] < 0
+        first[codes[unseen]] = start + places[unseen]
+    return first[first >= 0]
 
 
 def _rows(x: Any, numbers: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@
     data.safetensors    the table as it was given
     state.safetensors   the chains and counters at the last checkpoint
     draws/000000.safetensors, …  the draws between two checkpoints
+    table/              the table, where the command line left it on disk; data.safetensors then is a sample
     metrics.jsonl       one event per line
     model/              the fitted model, once the run is over
     columns.json        how the command line read the table
@@ -36,7 +37,7 @@ import gpbae
 from gpbae.errors import GpbaeError, InputError, Interrupted
 from gpbae.processes.watch import Watch
 from gpbae.sampling.checkpoint import Arrays, Keeper, Snapshot
-from gpbae.saving import io, settings, storage
+from gpbae.saving import io, settings, storage, tablefolder
 
 FORMAT, VERSION = "gpbae run", 1
 CONFIG, DATA, STATE, NEXT = "config.toml", "data.safetensors", "state.safetensors", "state.next.safetensors"
@@ -53,7 +54,7 @@ def keeping(
     """The folder of this run, begun or continued; locked, and listening to signals, as long as the context lasts."""
     folder = _path(path)
     config, data = settings.text(estimator, x, y), settings.table(x, y, groups, rows_on_disk)
-    _make(folder)
+    make(folder)
     lock = storage.Lock(folder)
     try:
         if not has_table(folder):
@@ -106,6 +107,8 @@ def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
     content = storage.read(folder, CONFIG, manifest["files"][CONFIG])
     estimator, frame, inputs = settings.read(content, folder / CONFIG)
     data = storage.arrays(storage.read(folder, DATA, manifest["files"][DATA]), folder / DATA)
+    if settings.ON_DISK in data and tablefolder.is_there(folder):
+        return estimator, *tablefolder.reopen(folder)
     if settings.ON_DISK in data:
         raise InputError(
             f"{folder} holds a sample of a table of {int(data[settings.ON_DISK][0])} rows that stayed where it was: go "
@@ -141,7 +144,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _make(folder: Path) -> None:
+def make(folder: Path) -> None:
     """A folder to keep a run in: new, or one that holds nothing by the names of a run's files."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"run_dir must be a folder; got the file {folder}. Name another one.")

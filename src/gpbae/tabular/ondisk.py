@@ -1,6 +1,6 @@
 """Tables that stay on disk: rows are gathered a block of sweeps at a time, the next while this one is computed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpbae.errors import InputError
+from gpbae.tabular.tables import Frame
 
 ROWS_AT_A_TIME = 65_536
 
 
 class OnDisk:
     """Rows that are read when they are needed: an .npy file, or any array that is indexed by sorted row numbers
-    (`numpy.memmap`, an HDF5 dataset, a Zarr array).  NaN is a missing cell."""
+    (`numpy.memmap`, an HDF5 dataset, a Zarr array).  NaN is a missing cell.
 
-    def __init__(self, source: Any):
+    A `frame` says which data frame the numbers stand for: names of columns, labels behind codes."""
+
+    def __init__(self, source: Any, frame: Frame | None = None):
         if isinstance(source, str | Path):
             try:
                 source = np.load(source, mmap_mode="r", allow_pickle=False)
@@ -26,7 +29,7 @@ class OnDisk:
             raise InputError(f"OnDisk needs a file or an array of numbers; got {type(source).__name__}.")
         if len(source.shape) == 0 or 0 in source.shape:
             raise InputError(f"OnDisk needs at least one row and one column; got shape {tuple(source.shape)}.")
-        self.source = source
+        self.source, self.frame = source, frame
         self.shape: tuple[int, ...] = tuple(source.shape)
 
     def __len__(self) -> int:
@@ -39,13 +42,23 @@ class OnDisk:
             *np.shape(numbers), *self.shape[1:]
         )
 
+    def sample(self, numbers: np.ndarray) -> Any:
+        """These rows as a user would give them: a data frame, where they stand for one."""
+        rows = self.rows(numbers)
+        return rows if self.frame is None else self.frame.decode(rows)
+
+    def blocks(self) -> Iterator[np.ndarray]:
+        """All rows, in the order of the file, some at a time."""
+        for start in range(0, len(self), ROWS_AT_A_TIME):
+            yield np.asarray(self.source[start : start + ROWS_AT_A_TIME], np.float64)
+
 
 def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
     """Columns of a Parquet file copied to an .npy file of float32, some rows at a time: single rows of an .npy file can
     be reached, those of a row group cannot."""
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
         if missing := [name for name in columns if name not in file.schema_arrow.names]:
             raise InputError(f"{path} must have the columns asked for; missing {', '.join(missing)}.")
         shape = (file.metadata.num_rows, len(columns))

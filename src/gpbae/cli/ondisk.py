@@ -1,0 +1,183 @@
+"""`gpbae fit` of tables that stay on disk: when, what is not possible there, and the fit itself."""
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpbae.cli import arguments, copying, notices, pieces, reading, roles, runs, terminal
+from gpbae.cli.copying import Source
+from gpbae.errors import InputError
+from gpbae.processes import progress
+from gpbae.sampling import outofcore
+from gpbae.saving import runfolder, storage, tablefolder
+from gpbae.tabular import choice, tables, transforms
+from gpbae.tabular.ondisk import OnDisk
+
+LARGEST_IN_MEMORY = 50_000_000
+"""Cells.  Text in memory takes some 60 bytes for each."""
+MODELS = {"BAE": "bae", "SGPBAE": "sgp-bae", "DSGPBAE": "dsgp-bae"}
+LIBRARIES, OF_TEXT = 1_300_000_000, 100
+"""Bytes that libraries and the compiler take, and those of a cell while it is copied."""
+
+
+def is_wanted(path: Path, asked: bool | None) -> bool:
+    """Whether a table is to stay on disk: as asked, else by its cells."""
+    if asked is not None or not pieces.has_pieces(path):
+        return bool(asked)
+    if path.suffix.lower() == ".csv" and path.stat().st_size < 2 * LARGEST_IN_MEMORY:
+        return False  # a cell takes a character, and a comma or the end of a line
+    return pieces.num_rows(path) * pieces.num_columns(path) > LARGEST_IN_MEMORY
+
+
+def check(path: Path, model: Any, evaluates: bool, distributed: bool) -> None:
+    """Refuse what needs all rows at once, before the work."""
+    if not pieces.has_pieces(path):
+        raise InputError(f"--on-disk takes a .csv, .parquet or .npy table; got {path.name}. Save it as one of these.")
+    what = f"{path.name} stays on disk (--on-disk, or more than {LARGEST_IN_MEMORY:.0e} cells)"
+    if model.name not in MODELS:
+        raise InputError(
+            f"{what} and so needs a model that sees some rows at a time, {', '.join(MODELS.values())}; got "
+            f"{model.value}. Name one of these with --model, or hold the table in memory with --in-memory."
+        )
+    if evaluates:
+        raise InputError(
+            f"{what}, where --evaluate cannot hide cells of it. Fit without --evaluate, and evaluate a fit to a file "
+            "of some of its rows; or hold the table in memory with --in-memory."
+        )
+    if distributed:
+        raise InputError(
+            f"{what}, and --distributed is for tables in memory. Fit in one process, whose chains share its cores; or "
+            "hold the table in memory with --in-memory."
+        )
+
+
+class Sample(NamedTuple):
+    """Outputs by which the arguments of a model are chosen."""
+
+    y: Any
+
+
+class Fit(NamedTuple):
+    """A source, the folder of its run, and what makes a model of outputs: the estimator, and which arguments were
+    given."""
+
+    source: Source
+    out: Path
+    make: Callable[[Any], tuple[Any, list[str]]]
+    quiet: bool = False
+
+    def run(self, log: Callable[[dict], None]) -> None:
+        """Copy the table unless it is there, then sample."""
+        runfolder.make(self.out)
+        is_new = not self._is_copied()
+        if is_new:
+            self._copy(log)
+        x, y, groups = tablefolder.reopen(self.out)
+        estimator, given = self._made(_some(y, groups, 0))  # the same arguments whatever the seed
+        seen = tables.observations(_some(y, groups, estimator.seed))
+        estimator.set_params(transform=transform_of_all(estimator, seen, y))
+        if not is_new:
+            self._announce(estimator, (x, y), len(y))
+        for sentence in notices.before_fit(estimator, _some(y, groups, estimator.seed)):
+            terminal.say(sentence)
+        runs.begin(self._columns(), given, self.out)
+        runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
+        runs.keep_given(given, self.out)
+
+    def _is_copied(self) -> bool:
+        if not tablefolder.is_there(self.out):
+            return False
+        return tablefolder.manifest(self.out)["notes"].get("source") == self.source.identity()
+
+    def _columns(self) -> roles.Columns:
+        return roles.Columns.from_json(json.dumps(tablefolder.manifest(self.out)["notes"]["columns"]).encode())
+
+    def _copy(self, log: Callable[[dict], None]) -> None:
+        begun = runfolder.has_table(self.out)
+        if begun and not tablefolder.is_there(self.out):
+            raise InputError(f"{self.out} was begun with a table in memory; pass --in-memory, or name a new folder.")
+        head = copying.head(self.source)
+        for sentence in notices.of_series(head):
+            terminal.say(sentence)
+        self._announce(self._made(head.y)[0], (head.x, head.y), pieces.num_rows(self.source.path))
+        self._check_room(head)
+        stopped = "Stopped while the table was copied; the same command begins the copy again."
+        lock = storage.Lock(self.out)
+        try:
+            with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
+                copying.copy(self.source, head, self.out, progress.both(show, log), begun)
+        finally:
+            lock.release()
+
+    def _made(self, y: Any) -> tuple[Any, list[str]]:
+        """A sweep costs what a short table's does, so there are as many."""
+        estimator, given = self.make(Sample(y))
+        lengths = arguments.short_run(outofcore.BATCH)
+        estimator.set_params(**{name: value for name, value in lengths.items() if name not in given})
+        if estimator.latents == "persistent" or getattr(estimator, "latent_coordinates", "latents") != "latents":
+            raise InputError(
+                "Latents of a table on disk are amortised; got latents='persistent' or latent_coordinates='seeds', "
+                "which keep one for every row. Leave these out, or hold the table in memory with --in-memory."
+            )
+        return estimator, given
+
+    def _announce(self, estimator: Any, xy: tuple[Any, Any], num_rows: int) -> None:
+        num_cells = sum(0 if part is None else part.shape[1] for part in xy)
+        terminal.say(
+            f"The table stays on disk: {self._most}{num_rows} rows in {self.out / tablefolder.TABLE}, of which the "
+            f"chains see some at a time; latents are amortised, and memory stays below about "
+            f"{memory(estimator, num_cells) / 1e9:.1f} GB, however many rows there are."
+        )
+
+    @property
+    def _most(self) -> str:
+        """How many rows lie in a stretch is known when they are copied."""
+        return "" if self.source.wish.first is None and self.source.wish.last is None else "at most "
+
+    def _check_room(self, head: reading.Table) -> None:
+        columns, width = head.columns, copying.precision(head).itemsize
+        row = 8 * len(columns.inputs) + width * len(columns.outputs) + 4 * (columns.groups is not None)
+        needed, free = row * pieces.num_rows(self.source.path), shutil.disk_usage(self.out).free
+        if not self._most and needed > free:
+            raise InputError(
+                f"The copy of the table needs {needed / 1e9:.1f} GB in {self.out}; got {free / 1e9:.1f} GB. Make room, "
+                "or name a folder on another disk with --out."
+            )
+
+
+def memory(estimator: Any, num_cells: int) -> int:
+    """Bytes that a fit takes at most, more or less: libraries, the piece that is copied, the sample and what is found
+    from it, and rows of three blocks of sweeps."""
+    block = estimator.num_chains * estimator.thinning * (estimator.batch_size or outofcore.BATCH)
+    return LIBRARIES + OF_TEXT * copying.CELLS_AT_A_TIME + 8 * num_cells * (8 * outofcore.SAMPLE + 3 * block)
+
+
+def _some(y: OnDisk, groups: tables.Groups | None, seed: int) -> Any:
+    """The rows by which a fit with this seed chooses scales and starts, as a data frame."""
+    return y.sample(outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y), seed))
+
+
+def transform_of_all(estimator: Any, seen: tables.Observations, y: OnDisk) -> Any:
+    """The transform that was asked for, if all rows have one; of "auto", that of columns above zero in all rows.  Cells
+    that the likelihood chosen by the sample gives no probability are refused here, not in the midst of the fit."""
+    likelihood, _ = choice.choose(estimator.likelihood, seen)
+    names, lowest = tuple(seen.frame.names()), np.full(y.shape[1], np.inf)
+    for values in y.blocks():
+        mask = ~np.isnan(values)
+        likelihood.check(values, mask, names)
+        lowest = np.minimum(lowest, np.min(values, axis=0, where=mask, initial=np.inf))
+    are_real = np.array([kind == "real" for kind in likelihood.kinds(y.shape[1])])
+    found = estimator._transforms(seen, are_real)
+    logged = [i for i, t in enumerate(found) if isinstance(t, transforms.Log)]
+    wrong = [i for i in logged if lowest[i] <= 0]
+    if wrong and estimator.transform != "auto":
+        raise InputError(
+            f"transform 'log' needs values above 0; got {lowest[wrong[0]]:g} in column {names[wrong[0]]!r}. Use "
+            f"--transform {shlex.quote(f'{names[wrong[0]]}=yeo-johnson')}, or mark the cell as missing."
+        )
+    return {names[i]: "log" for i in logged if i not in wrong} or "none" if wrong else estimator.transform
