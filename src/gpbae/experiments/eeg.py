@@ -43,11 +43,6 @@ BASELINES = {
         "num_steps": 1500,
     },
 }
-# A deep GP factorises in every step what a sparse one factorises once a sweep.
-OWN_EXCEPTIONS = {
-    **EXCEPTIONS,
-    ("dsgp-bae", "full"): {"num_chains": 2, "num_warmup": 40, "num_samples": 40, "thinning": 1},
-}
 OPTIONS = {"every": 1, "fold": None}  # every n-th sample only; a fold hides known cells instead of the test cells
 FOLDS = ((0, 100), (28, 128), (56, 156))
 
@@ -96,7 +91,7 @@ EXPERIMENT = Experiment(
     ),
     load=load,
     score=score,
-    models=models(MODELS, BUDGETS, OWN_EXCEPTIONS, OPTIONS) | models(BASELINES, BASELINE_BUDGETS, {}, OPTIONS),
+    models=models(MODELS, BUDGETS, EXCEPTIONS, OPTIONS) | models(BASELINES, BASELINE_BUDGETS, {}, OPTIONS),
     metrics=(
         Metric("smse", "SMSE", high=0.18),
         Metric("nll", "NLL", high=1.35),
