@@ -621,9 +621,12 @@ def test_answers_below_zero_are_told_with_the_option_that_prevents_them(table, f
 
 def test_only_filled_cells_and_ends_of_intervals_count_as_answers():
     shown = pd.DataFrame({"a": [-1.0, -1.0, 2.0], "b": [1.0, 1.0, 1.0]})
-    gaps, done = pd.DataFrame({"a": [True, False, True], "b": [True] * 3}), pd.DataFrame({"a_lower": [-3.0, -2.0, 1.0]})
-    assert cautions.below_zero(["a", "b"], gaps, shown, done) == {"a": 3, "b": 0}
-    assert cautions.below_zero(["a", "b"], None, shown, pd.DataFrame()) == {"a": 2, "b": 0}
+    gaps = pd.DataFrame({"a": [True, False, True], "b": [True] * 3})
+    lower = pd.DataFrame({"a": [-3.0, -2.0, 1.0], "b": [0.5] * 3})
+    assert cautions.below_zero(["a", "b"], gaps, shown, lower) == {"a": 3, "b": 0}
+    assert cautions.below_zero(["a", "b"], None, shown, None) == {"a": 2, "b": 0}
+    words = cautions.below_zero_in_words({"x,1": 1, "b": 1}, {"x,1": "log", "b": "log"}, None)
+    assert words is not None and words.endswith("gpbae fit … --transform b=log --out NEW")
     words = cautions.below_zero_in_words({"a": 3, "b": 0}, {"a": "log1p", "b": "log"}, "auto")
     assert words is not None and words.endswith("gpbae fit … --transform '*=auto,a=log1p' --out NEW")
     assert cautions.below_zero_in_words({"a": 0}, {"a": "log"}, "auto") is None

@@ -111,3 +111,19 @@ def test_columns_in_which_a_rival_does_as_well_are_named():
     (words,) = scoreboard.against_rivals(rows, "M")
     assert "in b (line, 2 against 2), c (line, 1.9 against 2) (MAE" in words
     assert scoreboard.against_rivals([r for r in rows if r["model"] == "M"], "M") == []
+
+
+def test_two_that_make_no_error_are_as_good_as_each_other():
+    found = scoreboard.against_rivals([row("M", 0.0), row("line", 0.0)], "M")
+    assert found[0].startswith("For hidden cells, line did as well as M")
+
+
+@pytest.mark.parametrize("num_draws", [6, 10, 19, 60])
+def test_coverage_is_that_of_the_intervals_that_are_cut_from_the_draws(num_draws):
+    """However few the draws: a calibrated truth lies beyond all of them twice in n + 1."""
+    rng = np.random.default_rng(num_draws)
+    samples, truth = rng.standard_normal((num_draws, 20_000)), rng.standard_normal(20_000)
+    found = cellscores.summary(cellscores.of_draws(0 * truth, samples, truth, truth), 1.0, 1.0)
+    for level in cellscores.LEVELS:
+        expected = metrics.coverage(samples, truth, level)
+        assert found[f"coverage{round(100 * level)}"] == pytest.approx(expected, abs=0.02)

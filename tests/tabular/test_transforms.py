@@ -150,3 +150,8 @@ def test_a_transformed_fit_is_saved_with_its_transform(tmp_path):
     pd.testing.assert_frame_equal(load(tmp_path / "model").impute(None, y).filled, filled)
     with pytest.raises(InputError, match="above 0"):
         model.impute(None, -y)
+
+
+def test_a_name_with_brackets_stands_for_itself_before_any_pattern():
+    assert transforms.word({"NO2 [ug/m3]": "log", "*": "none"}, "NO2 [ug/m3]") == "log"
+    assert transforms.word({"NO2*": "log1p", "*": "auto"}, "NO2 [ug/m3]") == "auto"

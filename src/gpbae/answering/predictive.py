@@ -82,8 +82,9 @@ class Predictive:
         return np.array(_per_draw(_mean, self._likelihood, self._eta), np.float64)
 
     def _bent_medians(self) -> np.ndarray:
-        """Of columns with a transform, (T, those columns): the median of the draws' medians.  Noise is symmetric where
-        it is modelled, and a monotone map keeps medians."""
+        """Of columns with a transform, (T, those columns): the median of the draws' medians, for noise is symmetric
+        where it is modelled and a monotone map keeps medians.  It is the median of all draws together, without the
+        error of sampled noise, as long as these agree to within their noise; where not, `quantile(0.5)` is."""
         return self._scaler.inverse(np.median(self._modelled_means(), axis=(0, 1)))[:, self._are_bent]
 
     @functools.cached_property

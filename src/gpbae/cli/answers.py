@@ -48,7 +48,7 @@ def impute(
         return _beside(done, output, beside)
 
     adds = (*(() if interval is None else ("_lower", "_upper", long.PROBABILITY)), *(("_imputed",) if mark else ()))
-    _answer(Where(run, data, output, first, last, force, quiet, adds), "impute", filled)
+    _answer(Where(run, data, output, first, last, force, quiet, adds), "impute", filled, interval)
     if not quiet:
         terminal.say(_in_words(found))
 
@@ -71,7 +71,7 @@ def predict(
         done = _joined(table.known, output, _whole(point, table, answer))
         return _beside(done, output, _sureness(table, answer, answer.point, interval))
 
-    _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted)
+    _answer(Where(run, data, output, first, last, force, quiet), "predict", predicted, interval)
 
 
 @app.command(epilog="Example: gpbae encode run data.csv -o latents.csv")
@@ -88,7 +88,9 @@ def encode(
     _answer(Where(run, data, output, first, last, force, quiet), "encode", encoded)
 
 
-def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], Any]) -> None:
+def _answer(
+    where: Where, question: str, made: Callable[[reading.Table, Any], Any], interval: float | None = None
+) -> None:
     """Ask the model of a run about a table, tell the news, write the answer; outputs are refused before the work."""
     from gpbae.cli import cautions, files
 
@@ -104,7 +106,8 @@ def _answer(where: Where, question: str, made: Callable[[reading.Table, Any], An
         done = made(table, answer)
         if never_negative:
             shown, gaps = (answer.point, None) if question == "predict" else (answer.filled, table.y.isna())
-            below.update(cautions.below_zero(never_negative, gaps, shown, done))
+            lower = None if interval is None else answer.interval(interval)[0]
+            below.update(cautions.below_zero(never_negative, gaps, shown, lower))
         return done
 
     if long.is_for(model, question, where, columns):

@@ -89,15 +89,14 @@ def never_negative(model: Any) -> dict[str, str]:
     return found
 
 
-def below_zero(names: Iterable[str], gaps: Any, shown: Any, done: Any) -> Counter[str]:
-    """How many answers, and lower ends of intervals, are negative in these columns; only gaps have answers, if any are
-    given."""
+def below_zero(names: Iterable[str], gaps: Any, shown: Any, lower: Any) -> Counter[str]:
+    """How many answers are negative in these columns, only gaps having answers if any are given; and how many lower
+    ends of intervals, which every cell has, where these were asked for."""
     found: Counter[str] = Counter()
     for name in names:
         is_answer = np.ones(len(shown), bool) if gaps is None else gaps[name].to_numpy()
         found[name] += int((shown[name].to_numpy(float)[is_answer] < 0).sum())
-        if (lower := f"{name}_lower") in done.columns:
-            found[name] += int((done[lower].to_numpy(float) < 0).sum())
+        found[name] += 0 if lower is None else int((lower[name].to_numpy(float) < 0).sum())
     return found
 
 
@@ -113,5 +112,5 @@ def below_zero_in_words(found: Mapping[str, int], instead: Mapping[str, str], tr
     pairs = (
         dict(transform) if isinstance(transform, Mapping) else {} if transform in (None, "none") else {"*": transform}
     )
-    pairs |= {name: instead[name] for name in names}
+    pairs |= {name: instead[name] for name in names if not set(name) & set(",=")}  # which the option cannot take
     return f"{words}{shlex.quote(','.join(f'{name}={word}' for name, word in pairs.items()))} --out NEW"

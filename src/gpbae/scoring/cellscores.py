@@ -13,30 +13,33 @@ IMPOSSIBLE = "impossible"
 
 
 class CellScores(NamedTuple):
-    """Of every hidden cell: the error of what fills it, minus the log density, CRPS, and where the truth fell (PIT)."""
+    """Of every hidden cell: the error of what fills it, minus the log density, CRPS, where the truth fell (PIT), and 1
+    where it lies beyond all draws, so that no interval cut from them can hold it."""
 
     error: Float[np.ndarray, " n"]
     nlpd: Float[np.ndarray, " n"]
     crps: Float[np.ndarray, " n"]
     pit: Float[np.ndarray, " n"]
+    beyond: Float[np.ndarray, " n"]
 
 
 def of_draws(mean: np.ndarray, samples: np.ndarray, log_density: np.ndarray, truth: np.ndarray,
              are_classes: np.ndarray | None = None) -> CellScores:  # fmt: skip
     """Scores of draws (S, n) whose density is known; a class is right or wrong, its CRPS is half the Brier score."""
     crps, pit = metrics.crps_of_cells(samples, truth), metrics.pit(samples, truth)
-    error = mean - truth
+    error, beyond = mean - truth, (truth < samples.min(axis=0)) | (truth > samples.max(axis=0))
     if are_classes is not None and are_classes.any():
         error = np.where(are_classes, error != 0, error)
         crps[are_classes] = 0.5 * metrics.brier_of_cells(samples[:, are_classes], truth[are_classes])
         pit = np.where(are_classes, np.nan, pit)
-    return CellScores(error, -log_density, crps, pit)
+    return CellScores(error, -log_density, crps, pit, beyond.astype(float))
 
 
 def of_normal(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> CellScores:
     """Scores of a normal distribution, in closed form."""
     law = stats.norm(mean, sd)
-    return CellScores(mean - truth, -law.logpdf(truth), metrics.gaussian_crps(mean, sd, truth), law.cdf(truth))
+    crps = metrics.gaussian_crps(mean, sd, truth)
+    return CellScores(mean - truth, -law.logpdf(truth), crps, law.cdf(truth), np.zeros_like(crps))
 
 
 def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any, part: np.ndarray) -> CellScores:
@@ -51,7 +54,7 @@ def of_bent(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray, transform: Any,
     crps = metrics.crps_of_quantiles(lambda q: transform.inverse(mean + sd * stats.norm.ppf(q)), truth)
     pit = np.where(possible, stats.norm.cdf(z), 0.0)
     pit = np.where(possible & (truth == transform.inverse(np.full_like(truth, -np.inf))), part * pit, pit)
-    return CellScores(median - truth, nlpd, crps, pit)
+    return CellScores(median - truth, nlpd, crps, pit, np.zeros_like(crps))
 
 
 def of_whole(
@@ -66,7 +69,7 @@ def of_whole(
     below = np.where(truth > largest, 1.0, stats.norm.cdf(lower))
     pit = metrics.randomised_pit(below, np.where(possible, stats.norm.cdf(upper) - below, 0.0), part)
     crps = metrics.crps_of_quantiles(lambda q: np.clip(np.round(mean + sd * stats.norm.ppf(q)), 0, largest), truth)
-    return CellScores(mean - truth, nlpd, crps, pit)
+    return CellScores(mean - truth, nlpd, crps, pit, np.zeros_like(crps))
 
 
 def _log_mass(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -85,9 +88,9 @@ def summary(scores: CellScores, unit: np.ndarray | float, variance: np.ndarray |
     """
     error = scores.error / unit
     variance = np.broadcast_to(variance, error.shape)
-    pit = scores.pit[np.isfinite(scores.pit)]  # labels have no order, so no interval
-    inside = {f"coverage{round(100 * q)}": float(np.mean(np.abs(pit - 0.5) <= q / 2)) if len(pit) else float("nan")
-              for q in LEVELS}  # fmt: skip
+    ordered = np.isfinite(scores.pit)  # labels have no order, so no interval
+    away = np.where(scores.beyond > 0, np.inf, np.abs(scores.pit - 0.5))[ordered]
+    inside = {f"coverage{round(100 * q)}": _mean(away <= q / 2) for q in LEVELS}
     return {
         "mae": float(np.mean(np.abs(error))),
         "rmse": float(np.sqrt(np.mean(error**2))),

@@ -263,7 +263,7 @@ def _of_rival_column(mean, sd, truth, kind: str, transform: Any, part: np.ndarra
     not."""
     if kind == "class":
         unknown = np.full(len(truth), np.nan)
-        return CellScores((np.round(mean) != truth).astype(float), unknown, unknown, unknown)
+        return CellScores((np.round(mean) != truth).astype(float), unknown, unknown, unknown, unknown)
     if kind in ("truth", "count"):
         return of_whole(mean, sd, truth, 1.0 if kind == "truth" else np.inf, part)
     return of_normal(mean, sd, truth) if isinstance(transform, Identity) else of_bent(mean, sd, truth, transform, part)

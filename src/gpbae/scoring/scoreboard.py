@@ -19,7 +19,8 @@ OF_NUMBERS = {name: name.upper() for name in ("mae", "rmse", "smse", "nlpd", "cr
 OF_LABELS = {"mae": "share wrong", "nlpd": "NLPD", "crps": "half the Brier score"}
 TIE, CLEAR = 0.02, 1.1
 """Errors that differ by less than the first, as a share, are as large; beyond the second ratio they clearly differ."""
-FEWEST_CELLS = 5
+FEWEST_CELLS = 20
+"""Of fewer, no error is called smaller than another."""
 MOST_NAMES = 8
 Rows = Sequence[Mapping[str, Any]]
 
@@ -102,8 +103,10 @@ class Duel(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Their error over ours."""
-        return self.theirs["mae"] / self.ours["mae"] if self.ours["mae"] > 0 else np.inf
+        """Their error over ours; two that make none are as good as each other."""
+        if self.ours["mae"] > 0:
+            return self.theirs["mae"] / self.ours["mae"]
+        return np.inf if self.theirs["mae"] > 0 else 1.0
 
     @property
     def errors(self) -> str:

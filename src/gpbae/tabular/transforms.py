@@ -146,7 +146,7 @@ def word(wanted: Any, name: str) -> str:
     """What is wanted of one column."""
     if isinstance(wanted, Mapping):
         found = [value for pattern, value in wanted.items() if fnmatch.fnmatchcase(name, str(pattern))]
-        wanted = found[-1] if found else "none"
+        wanted = wanted.get(name, found[-1] if found else "none")  # a name with brackets is not a pattern of itself
     wanted = "none" if wanted is None else wanted
     if wanted not in WORDS:
         raise InputError(f"transform must be one of {', '.join(WORDS)}, for all columns or by name; got {wanted!r}.")
