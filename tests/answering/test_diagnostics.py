@@ -210,6 +210,7 @@ def test_every_trouble_comes_with_the_command_that_mends_it(trouble):
 def test_advice_moves_each_setting_where_it_helps():
     """Distance does not make eight draws fifty; warm-up shorter than a draw is rounded up anyway; noise is raised."""
     assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 8, "num_samples": 4}).words == "Use num_samples=8"
+    assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 40, "num_samples": 20, "ess": 7.0}).words.endswith("=160")
     assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).words == "Use num_warmup=20"
     assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).words == "Use latent_noise=0.2"
     assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"]))]) == ["Empty. Leave it out."]

@@ -42,6 +42,11 @@ def test_a_number_that_stands_for_missing_is_named(table, column, code):
     assert f"--missing {column}={code:g}" in said(table)
 
 
+def test_a_single_code_far_away_is_named_too(table):
+    table.loc[5, "level"] = -999.0
+    assert "level: -999 occurs once, far from all other values" in said(table)
+
+
 def test_values_that_belong_to_the_column_are_not_suspected(table):
     table["clipped"] = np.maximum(table["level"], 7.0)  # the least value repeats, but the others begin right above
     table["outlier"] = np.r_[1000.0, RNG.normal(size=199)]  # far, but once

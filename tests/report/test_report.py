@@ -408,3 +408,14 @@ def test_intervals_that_held_too_few_hidden_cells_have_a_light(name):
     found = list(trust.kept_promises([row]))
     assert [str(check.light) for check in found] == ([light] if light else [])
     assert all(bool(check.advice) == (check.light != "green") for check in found)
+
+
+def test_one_column_that_fell_behind_turns_a_green_light():
+    def row(column, share, cells):
+        metrics = {"coverage90": share, "cells": cells}
+        return {"model": "SGPBAE", "experiment": "blocks", "column": column, "metrics": metrics}
+
+    kept = [row("a", 0.93, 200), row("rain", 0.8, 20), row("all", 0.91, 220)]
+    assert [str(check.light) for check in trust.kept_promises(kept)] == ["green"]
+    (found,) = trust.kept_promises([row("a", 0.93, 200), row("rain", 0.6, 20), row("all", 0.9, 220)])
+    assert found.light == "amber" and found.found == "hold 90% of 220 cells; too few in rain (60% of 20)"

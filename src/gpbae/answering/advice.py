@@ -1,5 +1,6 @@
 """What to do about a fit that is not to be trusted yet: one remedy for each trouble, said alike wherever it is said."""
 
+import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
@@ -35,9 +36,11 @@ def _longer_warmup(now: Settings) -> Settings:
 
 
 def _more_draws(now: Settings) -> Settings:
-    """Draws farther apart, unless so few are kept that no distance would make them enough."""
+    """Draws farther apart, unless so few are kept that no distance would make them enough; by what is missing, in steps
+    of two, and at most eightfold at a time."""
+    times = 2 ** min(3, max(1, math.ceil(math.log2(SMALLEST_ESS / max(now.get("ess", SMALLEST_ESS), 1.0)))))
     few = now["num_draws"] < 2 * SMALLEST_ESS
-    return {"num_samples": 2 * now["num_samples"]} if few else {"thinning": 2 * now["thinning"]}
+    return {"num_samples": times * now["num_samples"]} if few else {"thinning": times * now["thinning"]}
 
 
 def _less_crowded(now: Settings) -> Settings:

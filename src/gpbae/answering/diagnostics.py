@@ -101,7 +101,7 @@ def _mixing_words(frame, num_chains, now):
     ess = frame["ess"].dropna()
     if len(ess) and ess.median() < SMALLEST_ESS:
         words = f"Few independent draws: the median effective sample size is {ess.median():.0f}."
-        said.append((words, advice.on(Trouble.FEW_DRAWS, now)))
+        said.append((words, advice.on(Trouble.FEW_DRAWS, {**now, "ess": float(ess.median())})))
     return said
 
 

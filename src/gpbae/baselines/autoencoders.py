@@ -69,10 +69,13 @@ class VAE(Baseline):
 
     def _likelihood(self, seen):
         found, _ = choice.choose(self.likelihood, seen)
-        if len(found.owners(num_columns := seen.values.shape[1])) != num_columns:
+        owners = found.owners(num_columns := seen.values.shape[1])
+        if len(owners) != num_columns:
+            several = np.flatnonzero(np.bincount(owners, minlength=num_columns) != 1)
+            names = ", ".join(str(seen.frame.names()[i]) for i in several[:8])
             raise InputError(
-                f"{type(self).__name__} has one output for each column; classes and heteroscedastic noise need more. "
-                "Leave such columns out, or use SGPBAE."
+                f"{type(self).__name__} has one output for each column; classes and heteroscedastic noise need more: "
+                f"{names}. Leave such columns out, or use SGPBAE."
             )
         return found
 

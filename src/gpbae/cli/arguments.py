@@ -131,6 +131,8 @@ def estimator(name: str, arguments: dict[str, Any]) -> Any:
         if key not in cls._names():
             close = difflib.get_close_matches(key, cls._names(), n=1)
             hint = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(cls._names())}."
+            if key in estimators.SGPBAE._names() and not issubclass(cls, estimators.BAE):
+                hint = "It is for models that are sampled, such as sgp-bae; this one is optimised, so leave it out."
             raise InputError(f"{name} has no argument {key!r}. {hint}")
     return cls().set_params(**{key: _value(key, value) for key, value in arguments.items()})
 

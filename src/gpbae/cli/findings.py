@@ -48,11 +48,10 @@ def evaluate(
 def diagnose(run: options.Run) -> None:
     """Has the chain mixed, and was it a sampler at all?  A light and what to do, as in the report; then a table."""
     from gpbae.report import trust
-    from gpbae.scoring import scoreboard
 
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
-    tests = [row for row in _evaluation(run) if scoreboard.is_summary(row)]
+    tests = _evaluation(run)
     light = trust.worst(trust.checks(model, frame, tests))
     promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
     print(f"Light: {light}. {light.meaning}")

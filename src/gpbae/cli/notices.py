@@ -27,8 +27,9 @@ def before_fit(estimator: Any, y: Any) -> Iterator[str]:
     for name in y.columns:
         if (found := _code(y[name])) is not None:
             value, count = found
+            often = "once" if count == 1 else f"{count} times"
             yield (
-                f"{name}: {value:g} occurs {count} times, far from all other values. If it means missing, pass "
+                f"{name}: {value:g} occurs {often}, far from all other values. If it means missing, pass "
                 f"--missing {shlex.quote(f'{name}={value:g}')}."
             )
 
@@ -80,17 +81,17 @@ def _logarithms(estimator: Any, y: Any) -> list[str]:
 
 
 def _code(column: Any) -> tuple[float, int] | None:
-    """The smallest or largest value of a column of numbers and how often it occurs, where it repeats and stands apart
-    from the others by more than they spread."""
+    """The smallest or largest value of a column of numbers and how often it occurs, where it repeats, or is a number
+    that people write for a gap, and stands apart from the others by more than they spread."""
     if column.dtype.kind not in "iuf":
         return None
     values = column.to_numpy(float)
     values = values[np.isfinite(values)]
     for extreme in (values.min(), values.max()) if len(values) else ():
         count, rest = int(np.sum(values == extreme)), values[values != extreme]
-        if count < FEWEST or len(rest) <= count or not np.ptp(rest) > 0:
+        if count < (1 if extreme in CODES else FEWEST) or len(rest) <= count or not np.ptp(rest) > 0:
             continue
-        apart = np.min(np.abs(rest - extreme)) / np.subtract(*np.quantile(rest, [0.95, 0.05]))
-        if apart > (FAR_FOR_A_CODE if extreme in CODES else FAR):
+        spread = np.subtract(*np.quantile(rest, [0.95, 0.05]))
+        if np.min(np.abs(rest - extreme)) > (FAR_FOR_A_CODE if extreme in CODES and count >= FEWEST else FAR) * spread:
             return float(extreme), count
     return None

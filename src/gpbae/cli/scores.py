@@ -298,7 +298,7 @@ def _show(found: Any, way: str) -> None:
         units = "" if board.of_labels else "; MAE, RMSE and CRPS in standard deviations; last, how many fell inside"
         lines = [(row["model"], *("" if v != v else v for v in line)) for row, line in board.lines]
         terminal.show(what + units, ("method", *board.header), lines)
-    mine = [row for row in rows if scoreboard.is_summary(row) and row["model"] == found.model]
+    mine = [row for row in rows if row["model"] == found.model]
     promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
     for sentence in (*scoreboard.impossible(rows), *promises):
         print(sentence)

@@ -10,6 +10,8 @@ from gpbae.scoring import glossary
 
 WIDTH_ELSEWHERE = 140
 """Columns where there is no terminal to ask: a file or a pipe folds nothing."""
+NARROWEST, PADDING = 24, 3
+"""Words get so much room before numbers do; a column's border and blanks."""
 
 
 def say(text: str) -> None:
@@ -32,16 +34,34 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], left:
     from rich.text import Text
 
     rows = [tuple(row) for row in rows]
-    table = Table(title=title, title_justify="left")
-    for i, name in enumerate(header):
-        table.add_column(name, justify="left" if i < left else "right", overflow="fold", no_wrap=i >= left)
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
     console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH_ELSEWHERE)
-    console.print(table)
+    cells = [[_text(cell) for cell in row] for row in rows]
+    widths = [max([len(str(name)), *(len(row[i].plain) for row in cells)]) for i, name in enumerate(header)]
+    for shown in _fitting(widths, left, console.width):
+        table = Table(title=title, title_justify="left")
+        for i in shown:
+            table.add_column(header[i], justify="left" if i < left else "right", overflow="fold", no_wrap=i >= left,
+                             min_width=min(widths[i], NARROWEST) if i < left else None)  # fmt: skip
+        for row in cells:
+            table.add_row(*(row[i] for i in shown))
+        console.print(table)
     words = "; ".join([*header, *(str(cell) for row in rows for cell in row[:left])])
     for word, meaning in glossary.meanings(words).items():
         console.print(Text(f"{word}: {meaning}.", "dim"))
+
+
+def _fitting(widths: Sequence[int], left: int, room: int) -> list[list[int]]:
+    """Columns of as many tables as a terminal of this width needs: each has the first ones, which say what a row is."""
+    names = list(range(left))
+    taken = sum(min(widths[i], NARROWEST) + PADDING for i in names) + 1
+    tables, used = [[*names]], taken
+    for i in range(left, len(widths)):
+        if used + widths[i] + PADDING > room and len(tables[-1]) > left:
+            tables.append([*names])
+            used = taken
+        tables[-1].append(i)
+        used += widths[i] + PADDING
+    return tables
 
 
 def verdict(passed: bool) -> Any:

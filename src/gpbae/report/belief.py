@@ -26,7 +26,7 @@ OUTPUTS = (
 
 
 def lights(subject: Subject) -> Section:
-    checks = trust.checks(subject.model, subject.diagnostics, subject.tests)
+    checks = trust.checks(subject.model, subject.diagnostics, subject.evaluation)
     command = trust.command(checks)
     words = "To do all that is advised here at once, in a new folder NEW (… stands for what was typed before):"
     return Section("Is it to be trusted?", [words] if command else [], checks=checks, command=command)

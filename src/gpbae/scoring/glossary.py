@@ -6,7 +6,7 @@ MEANINGS = {
     "MAE": "mean absolute error; 0 is perfect",
     "RMSE": "root of the mean squared error; large errors count more than in MAE",
     "MSE": "mean squared error",
-    "SMSE": "squared error as a share of the variance of the truth; 1 is no better than the mean",
+    "SMSE": "squared error as a share of the variance of the hidden values; 1 is what their own mean would have",
     "NLPD": "minus the log of the density given to the truth; lower is better, and being sure and wrong costs most",
     "NLL": "minus the log of a normal density with the predicted mean and variance, at the truth; lower is better",
     "CRPS": "distance of the predicted distribution from the truth; of a prediction without spread it is the MAE",
