@@ -190,7 +190,7 @@ TROUBLES = {
     "noisy": (dict(fraction_clamped=0.1), "--set batch_size=128"),
     "alone": (dict(num_chains=1), "--set num_chains=4"),
     "apart": (dict(scalars={"a": np.arange(4.0)[:, None] + np.linspace(0, 0.1, 50)}), "--set num_warmup=600"),
-    "few": (dict(scalars={"a": np.sin(np.arange(200) / 30.0)[None].repeat(4, 0)}), "--set thinning=20"),
+    "few": (dict(scalars={"a": np.sin(np.arange(200) / 30.0)[None].repeat(4, 0)}), "--set thinning=80"),
     "stuck": (dict(acceptance=0.1), "--set num_warmup=600"),
     "dead": (dict(dead=(1, 2)), "--set step_size=0.0062"),
     "crowded": (dict(jitter=np.array([2])), "--set num_inducing=16"),
