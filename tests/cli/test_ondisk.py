@@ -20,7 +20,7 @@ from gpbae import cli
 from gpbae.cli import copying, files, fit, ondisk, pieces, reading, roles
 from gpbae.errors import InputError
 from gpbae.sampling import run as sampling
-from gpbae.saving import runfolder, storage, tablefolder
+from gpbae.saving import storage, tablefolder
 from gpbae.tabular import tables
 
 N, AT_A_TIME = 2400, 700
@@ -226,7 +226,7 @@ def test_what_needs_all_rows_is_refused_in_a_sentence_before_the_chains(name, fo
     assert words in said and said.count("Error:") == 1
 
 
-def test_archives_full_disks_and_runs_in_memory_are_refused(folder, tmp_path, monkeypatch, capsys):
+def test_archives_and_full_disks_are_refused(folder, tmp_path, monkeypatch, capsys):
     np.savez(tmp_path / "data.npz", y=np.zeros((9, 2)))
     assert run("fit", tmp_path / "data.npz", "--model", "bae", "--on-disk", "--out", tmp_path / "run") == 1
     assert "takes a .csv, .parquet or .npy table" in capsys.readouterr().err
@@ -234,9 +234,6 @@ def test_archives_full_disks_and_runs_in_memory_are_refused(folder, tmp_path, mo
     command = ["fit", folder / "data.csv", *COMMAND, "--config", folder / "tiny.toml", "--out", tmp_path / "run"]
     assert run(*command) == 1
     assert "got 0.0 GB. Make room" in capsys.readouterr().err
-    monkeypatch.setattr(runfolder, "has_table", lambda folder: True)
-    assert run(*command) == 1
-    assert "begun with a table in memory; pass --in-memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])

@@ -1,5 +1,6 @@
 """`gpbae fit` of tables that stay on disk: when, what is not possible there, and the fit itself."""
 
+import contextlib
 import glob
 import json
 import shlex
@@ -15,7 +16,7 @@ from gpbae.cli.copying import Source
 from gpbae.errors import InputError
 from gpbae.processes import progress
 from gpbae.sampling import outofcore
-from gpbae.saving import runfolder, storage, tablefolder
+from gpbae.saving import runfolder, sametable, storage, tablefolder
 from gpbae.tabular import choice, tables, transforms
 from gpbae.tabular.ondisk import OnDisk
 
@@ -39,7 +40,7 @@ def check(path: Path, model: Any, evaluates: bool, distributed: bool) -> None:
     """Refuse what needs all rows at once, before the work."""
     if not pieces.has_pieces(path):
         raise InputError(f"--on-disk takes a .csv, .parquet or .npy table; got {path.name}. Save it as one of these.")
-    what = f"{path.name} stays on disk (--on-disk, or more than {LARGEST_IN_MEMORY:.0e} cells)"
+    what = f"{path.name} stays on disk (--on-disk, or more than {LARGEST_IN_MEMORY // 1_000_000} million cells)"
     if model.name not in MODELS:
         raise InputError(
             f"{what} and so needs a model that sees some rows at a time, {', '.join(MODELS.values())}; got "
@@ -75,10 +76,8 @@ class Fit(NamedTuple):
     def run(self, log: Callable[[dict], None]) -> None:
         """Copy the table unless it is there, then sample."""
         runfolder.make(self.out)
-        is_new = not self._is_copied()
-        if is_new:
-            self._copy(log)
-        x, y, groups = tablefolder.reopen(self.out)
+        opened, is_new = self._opened(log)
+        x, y, groups = opened
         estimator, given = self._made(_some(y, groups, 0))  # the same arguments whatever the seed
         seen = tables.observations(_some(y, groups, estimator.seed))
         transform = transform_of_all(estimator, seen, y)
@@ -91,30 +90,35 @@ class Fit(NamedTuple):
         runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(given, self.out)
 
-    def _is_copied(self) -> bool:
-        if not tablefolder.is_there(self.out):
-            return False
-        return tablefolder.manifest(self.out)["notes"].get("source") == self.source.identity()
+    def _opened(self, log: Callable[[dict], None]) -> tuple[Any, bool]:
+        """The copy of this very file, and whether it had to be made."""
+        lock = storage.Lock(self.out)
+        try:
+            tablefolder.clear(self.out)  # before room is counted
+            with contextlib.suppress(InputError):  # none, or not whole
+                if tablefolder.manifest(self.out)["notes"].get("source") == self.source.identity():
+                    return tablefolder.reopen(self.out), False
+            self._copy(log)
+            return tablefolder.reopen(self.out), True
+        finally:
+            lock.release()
 
     def _columns(self) -> roles.Columns:
         return roles.Columns.from_json(json.dumps(tablefolder.manifest(self.out)["notes"]["columns"]).encode())
 
     def _copy(self, log: Callable[[dict], None]) -> None:
         begun = runfolder.has_table(self.out)
-        if begun and not tablefolder.is_there(self.out):
+        if begun and not sametable.is_on_disk(self.out):
             raise InputError(f"{self.out} was begun with a table in memory; pass --in-memory, or name a new folder.")
+        identity = self.source.identity()
         head = copying.head(self.source)
         for sentence in notices.of_series(head):
             terminal.say(sentence)
         self._announce(self._made(head.y)[0], (head.x, head.y), pieces.num_rows(self.source.path))
         self._check_room(head)
         stopped = "Stopped while the table was copied; the same command begins the copy again."
-        lock = storage.Lock(self.out)
-        try:
-            with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
-                copying.copy(self.source, head, self.out, progress.both(show, log), begun)
-        finally:
-            lock.release()
+        with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
+            copying.copy(self.source, head, self.out, progress.both(show, log), begun, identity)
 
     def _made(self, y: Any) -> tuple[Any, list[str]]:
         """A sweep costs what a short table's does, so there are as many."""
