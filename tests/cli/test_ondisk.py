@@ -16,13 +16,12 @@ import pandas as pd
 import pytest
 
 import gpbae
-from gpbae import SGPBAE, cli
+from gpbae import cli
 from gpbae.cli import copying, files, fit, ondisk, pieces, reading, roles
 from gpbae.errors import InputError
-from gpbae.sampling import outofcore
 from gpbae.sampling import run as sampling
-from gpbae.saving import runfolder, storage, tablefolder
-from gpbae.tabular import OnDisk, tables
+from gpbae.saving import storage, tablefolder
+from gpbae.tabular import tables
 
 N, AT_A_TIME = 2400, 700
 TINY = """
@@ -227,7 +226,7 @@ def test_what_needs_all_rows_is_refused_in_a_sentence_before_the_chains(name, fo
     assert words in said and said.count("Error:") == 1
 
 
-def test_archives_full_disks_and_runs_in_memory_are_refused(folder, tmp_path, monkeypatch, capsys):
+def test_archives_and_full_disks_are_refused(folder, tmp_path, monkeypatch, capsys):
     np.savez(tmp_path / "data.npz", y=np.zeros((9, 2)))
     assert run("fit", tmp_path / "data.npz", "--model", "bae", "--on-disk", "--out", tmp_path / "run") == 1
     assert "takes a .csv, .parquet or .npy table" in capsys.readouterr().err
@@ -235,9 +234,6 @@ def test_archives_full_disks_and_runs_in_memory_are_refused(folder, tmp_path, mo
     command = ["fit", folder / "data.csv", *COMMAND, "--config", folder / "tiny.toml", "--out", tmp_path / "run"]
     assert run(*command) == 1
     assert "got 0.0 GB. Make room" in capsys.readouterr().err
-    monkeypatch.setattr(runfolder, "has_table", lambda folder: True)
-    assert run(*command) == 1
-    assert "begun with a table in memory; pass --in-memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
@@ -249,20 +245,6 @@ def test_tables_stay_on_disk_by_their_cells_or_as_asked(kind, folder, monkeypatc
         monkeypatch.setattr(ondisk, "LARGEST_IN_MEMORY", most)
         assert ondisk.is_wanted(path, None) is expected
         assert ondisk.is_wanted(path, True) and not ondisk.is_wanted(path, False)
-
-
-def test_logarithms_are_of_columns_that_are_above_zero_in_all_rows(monkeypatch):
-    """Both columns look alike in the sample; the zero of the second is outside it."""
-    monkeypatch.setattr(outofcore, "SAMPLE", 100)
-    values = np.exp(2 * np.random.default_rng(0).standard_normal((500, 2)))
-    chosen = outofcore.chosen_rows(outofcore.labels_of(None, 500), 500, 0)
-    seen = tables.observations(pd.DataFrame(values[chosen], columns=["a", "b"]))
-    model = SGPBAE(transform="auto")
-    assert ondisk.transform_of_all(model, seen, OnDisk(values)) == "auto"
-    values[np.setdiff1d(np.arange(500), chosen)[0], 1] = 0.0
-    assert ondisk.transform_of_all(model, seen, OnDisk(values)) == {"a": "log"}
-    with pytest.raises(InputError, match="got 0 in column 'b'"):
-        ondisk.transform_of_all(SGPBAE(transform="log"), seen, OnDisk(values))
 
 
 # A fit, from the first kill to the last answer.

@@ -1,5 +1,6 @@
 """A long table into the folder of a run: columns are settled by the first rows, then all rows are copied as numbers."""
 
+import contextlib
 import dataclasses
 import json
 import shlex
@@ -37,6 +38,14 @@ class Source(NamedTuple):
         wish = [list(part) if isinstance(part, tuple) else part for part in self.wish]
         return {"name": self.path.name, "size": found.st_size, "changed": found.st_mtime_ns, "wish": wish}
 
+    def refuse_change(self, before: dict[str, Any]) -> None:
+        """Refuse a file that is not what it was, for its rows may be of both."""
+        if not self.path.exists() or self.identity() != before:
+            raise InputError(
+                f"{self.path} must stay as it is while it is copied; got other content meanwhile. Give the same "
+                "command again, when nobody writes to the file."
+            )
+
 
 def head(source: Source) -> reading.Table:
     """The first rows that are meant, as many as are read at a time, and what they say of the columns."""
@@ -72,6 +81,8 @@ class Cells:
         """Inputs, outputs and codes of groups of the rows that are meant."""
         self._settle_sign(cells)
         table = reading.stretch_again(cells, self.columns, wish.first, wish.last)
+        for name in (name for name, kind in self.columns.kinds.items() if kind == parsing.BOOLEAN):
+            parsing.check_truths(table.rows[name], name, self.columns.writing(name))
         x = None if table.x is None else table.x.to_numpy(float)
         for i, name in enumerate(self.columns.inputs):
             assert x is not None
@@ -166,20 +177,33 @@ def _refuse_infinite(column: Any, name: str, found: np.ndarray) -> None:
         )
 
 
-def copy(source: Source, table: reading.Table, out: Path, show: Callable[[dict], None], begun: bool) -> None:
-    """All rows that are meant, to the folder of a run, given what the first ones say of the columns."""
-    from gpbae.saving import tablefolder
+def copy(
+    source: Source, table: reading.Table, out: Path, show: Callable[[dict], None], begun: bool,
+    identity: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """All rows that are meant, to the folder of a run, given what the first ones say of the columns and what the file
+    was when they were read.  A run that was begun with another table is not given this one."""
+    from gpbae.saving import sametable, tablefolder
 
+    identity = identity or source.identity()
     cells, columns, unseen = Cells(table.columns), table.columns, _unseen(source, table)
     tell = _telling(show, pieces.num_rows(source.path))
     num_inputs, is_grouped = len(columns.inputs), columns.groups is not None
-    with tablefolder.Copy(out, num_inputs, len(columns.outputs), is_grouped, precision(table)) as target:
+    with _written(out):
+        made = tablefolder.Copy(out, num_inputs, len(columns.outputs), is_grouped, precision(table))
+    with made as target:
         for piece in source.pieces():
             _refuse_values(piece, columns, unseen, len(table.rows))
             _write(target, *cells.read(piece, source.wish))
             tell(len(piece))
-        notes = {"source": source.identity(), "columns": json.loads(cells.settled().to_json())}
-        target.finish(list(columns.inputs), cells.frame(), list(cells.groups), notes, begun)
+        source.refuse_change(identity)
+        notes = {"source": identity, "columns": json.loads(cells.settled().to_json())}
+        with _written(out):
+            target.finish(list(columns.inputs), cells.frame(), list(cells.groups), notes)
+        if begun:
+            sametable.refuse_another(out)
+        with _written(out):
+            target.take_name()
 
 
 def _telling(show: Callable[[dict], None], total: int) -> Callable[[int], None]:
@@ -196,10 +220,16 @@ def _telling(show: Callable[[dict], None], total: int) -> Callable[[int], None]:
 
 
 def _write(target: Any, *rows: Any) -> None:
-    try:
+    with _written(target.run):
         target.add(*rows)
+
+
+@contextlib.contextmanager
+def _written(out: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise GpbaeError(f"Could not copy the table to {target.run}: {error.strerror}; make room there.") from error
+        raise GpbaeError(f"Could not copy the table to {out}: {error.strerror}; make room there.") from error
 
 
 def precision(table: reading.Table) -> np.dtype:

@@ -18,11 +18,11 @@ SHORTEST_SERIES = 3
 FAR, FAR_FOR_A_CODE = 5.0, 1.0
 
 
-def before_fit(estimator: Any, y: Any) -> Iterator[str]:
-    """One sentence each; none for a plain table."""
+def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]:
+    """One sentence each; none for a plain table.  Rows outside `y` may have made another transform of "auto"."""
     if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, y)):
         yield words
-    if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y)):
+    if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
     for name in y.columns:
         if (found := _code(y[name])) is not None:
@@ -69,13 +69,13 @@ def _are_unique(x: Any, labels: Any) -> bool:
     return not x.assign(**{"": labels.to_numpy()}).duplicated().any()
 
 
-def _logarithms(estimator: Any, y: Any) -> list[str]:
+def _logarithms(estimator: Any, y: Any, transform: Any) -> list[str]:
     from gpbae.tabular import choice, tables, transforms
 
     seen = tables.observations(y)
     kinds = choice.choose(estimator.likelihood, seen)[0].kinds(seen.values.shape[1])
     real = np.array([kind == "real" for kind in kinds])
-    found = transforms.fit("auto", np.where(real, seen.values, np.nan), seen.frame.names())
+    found = transforms.fit(transform, np.where(real, seen.values, np.nan), seen.frame.names())
     how = {transforms.Log: "", transforms.Log1p: " (log1p, as it has zeros)"}
     return [f"{name}{how[type(t)]}" for name, t in zip(y.columns, found, strict=False) if type(t) in how]
 

@@ -1,5 +1,7 @@
 """`gpbae fit` of tables that stay on disk: when, what is not possible there, and the fit itself."""
 
+import contextlib
+import glob
 import json
 import shlex
 import shutil
@@ -14,7 +16,7 @@ from gpbae.cli.copying import Source
 from gpbae.errors import InputError
 from gpbae.processes import progress
 from gpbae.sampling import outofcore
-from gpbae.saving import runfolder, storage, tablefolder
+from gpbae.saving import runfolder, sametable, storage, tablefolder
 from gpbae.tabular import choice, tables, transforms
 from gpbae.tabular.ondisk import OnDisk
 
@@ -38,7 +40,7 @@ def check(path: Path, model: Any, evaluates: bool, distributed: bool) -> None:
     """Refuse what needs all rows at once, before the work."""
     if not pieces.has_pieces(path):
         raise InputError(f"--on-disk takes a .csv, .parquet or .npy table; got {path.name}. Save it as one of these.")
-    what = f"{path.name} stays on disk (--on-disk, or more than {LARGEST_IN_MEMORY:.0e} cells)"
+    what = f"{path.name} stays on disk (--on-disk, or more than {LARGEST_IN_MEMORY // 1_000_000} million cells)"
     if model.name not in MODELS:
         raise InputError(
             f"{what} and so needs a model that sees some rows at a time, {', '.join(MODELS.values())}; got "
@@ -74,45 +76,49 @@ class Fit(NamedTuple):
     def run(self, log: Callable[[dict], None]) -> None:
         """Copy the table unless it is there, then sample."""
         runfolder.make(self.out)
-        is_new = not self._is_copied()
-        if is_new:
-            self._copy(log)
-        x, y, groups = tablefolder.reopen(self.out)
+        opened, is_new = self._opened(log)
+        x, y, groups = opened
         estimator, given = self._made(_some(y, groups, 0))  # the same arguments whatever the seed
         seen = tables.observations(_some(y, groups, estimator.seed))
-        estimator.set_params(transform=transform_of_all(estimator, seen, y))
+        transform = transform_of_all(estimator, seen, y)
         if not is_new:
             self._announce(estimator, (x, y), len(y))
-        for sentence in notices.before_fit(estimator, _some(y, groups, estimator.seed)):
+        for sentence in notices.before_fit(estimator, _some(y, groups, estimator.seed), transform):
             terminal.say(sentence)
+        estimator.set_params(transform=transform)
         runs.begin(self._columns(), given, self.out)
         runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(given, self.out)
 
-    def _is_copied(self) -> bool:
-        if not tablefolder.is_there(self.out):
-            return False
-        return tablefolder.manifest(self.out)["notes"].get("source") == self.source.identity()
+    def _opened(self, log: Callable[[dict], None]) -> tuple[Any, bool]:
+        """The copy of this very file, and whether it had to be made."""
+        lock = storage.Lock(self.out)
+        try:
+            tablefolder.clear(self.out)  # before room is counted
+            with contextlib.suppress(InputError):  # none, or not whole
+                if tablefolder.manifest(self.out)["notes"].get("source") == self.source.identity():
+                    return tablefolder.reopen(self.out), False
+            self._copy(log)
+            return tablefolder.reopen(self.out), True
+        finally:
+            lock.release()
 
     def _columns(self) -> roles.Columns:
         return roles.Columns.from_json(json.dumps(tablefolder.manifest(self.out)["notes"]["columns"]).encode())
 
     def _copy(self, log: Callable[[dict], None]) -> None:
         begun = runfolder.has_table(self.out)
-        if begun and not tablefolder.is_there(self.out):
+        if begun and not sametable.is_on_disk(self.out):
             raise InputError(f"{self.out} was begun with a table in memory; pass --in-memory, or name a new folder.")
+        identity = self.source.identity()
         head = copying.head(self.source)
         for sentence in notices.of_series(head):
             terminal.say(sentence)
         self._announce(self._made(head.y)[0], (head.x, head.y), pieces.num_rows(self.source.path))
         self._check_room(head)
         stopped = "Stopped while the table was copied; the same command begins the copy again."
-        lock = storage.Lock(self.out)
-        try:
-            with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
-                copying.copy(self.source, head, self.out, progress.both(show, log), begun)
-        finally:
-            lock.release()
+        with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
+            copying.copy(self.source, head, self.out, progress.both(show, log), begun, identity)
 
     def _made(self, y: Any) -> tuple[Any, list[str]]:
         """A sweep costs what a short table's does, so there are as many."""
@@ -163,21 +169,50 @@ def _some(y: OnDisk, groups: tables.Groups | None, seed: int) -> Any:
 
 
 def transform_of_all(estimator: Any, seen: tables.Observations, y: OnDisk) -> Any:
-    """The transform that was asked for, if all rows have one; of "auto", that of columns above zero in all rows.  Cells
-    that the likelihood chosen by the sample gives no probability are refused here, not in the midst of the fit."""
+    """The transform that was asked for, if all rows have one; of "auto", the logarithm that the lowest value of all
+    rows lets a column have.  Cells that the likelihood chosen by the sample gives no probability, and logarithms
+    that were asked for and cannot be, are refused here, not in the midst of the fit."""
     likelihood, _ = choice.choose(estimator.likelihood, seen)
-    names, lowest = tuple(seen.frame.names()), np.full(y.shape[1], np.inf)
+    names = tuple(map(str, seen.frame.names()))
+    lowest, rows = _lowest(y, likelihood, names)
+    are_real = np.array([kind == "real" for kind in likelihood.kinds(y.shape[1])])
+    asked = [transforms.word(estimator.transform, name) for name in names]
+    for i in np.flatnonzero(are_real):
+        _refuse_logarithm(asked[i], names[i], float(lowest[i]), int(rows[i]))
+    found = estimator._transforms(seen, are_real) or [transforms.Identity()] * len(names)
+    by_sample = {transforms.Log: "log", transforms.Log1p: "log1p"}
+    words = [by_sample.get(type(t), "none") if word == "auto" else word for word, t in zip(asked, found, strict=True)]
+    by_all = [_of_all(word, lowest[i]) if asked[i] == "auto" else word for i, word in enumerate(words)]
+    if by_all == words:
+        return estimator.transform
+    return {glob.escape(name): word for name, word in zip(names, by_all, strict=True) if word != "none"} or "none"
+
+
+def _lowest(y: OnDisk, likelihood: Any, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest value of every column and the row that holds it, from 0 on; every cell is checked on the way."""
+    lowest, rows, start = np.full(y.shape[1], np.inf), np.zeros(y.shape[1], int), 0
     for values in y.blocks():
         mask = ~np.isnan(values)
         likelihood.check(values, mask, names)
-        lowest = np.minimum(lowest, np.min(values, axis=0, where=mask, initial=np.inf))
-    are_real = np.array([kind == "real" for kind in likelihood.kinds(y.shape[1])])
-    found = estimator._transforms(seen, are_real)
-    logged = [i for i, t in enumerate(found) if isinstance(t, transforms.Log)]
-    wrong = [i for i in logged if lowest[i] <= 0]
-    if wrong and estimator.transform != "auto":
+        known = np.where(mask, values, np.inf)
+        here, is_lower = known.min(axis=0), known.min(axis=0) < lowest
+        lowest, rows = np.where(is_lower, here, lowest), np.where(is_lower, start + known.argmin(axis=0), rows)
+        start += len(values)
+    return lowest, rows
+
+
+def _refuse_logarithm(word: str, name: str, lowest: float, row: int) -> None:
+    if lowest <= 0 if word == "log" else lowest < 0 and word == "log1p":
+        needed = "above 0" if word == "log" else "from 0 on"
+        instead = "log1p" if lowest == 0 else "yeo-johnson"
         raise InputError(
-            f"transform 'log' needs values above 0; got {lowest[wrong[0]]:g} in column {names[wrong[0]]!r}. Use "
-            f"--transform {shlex.quote(f'{names[wrong[0]]}=yeo-johnson')}, or mark the cell as missing."
+            f"transform {word!r} needs values {needed}; got {lowest:g} in column {name!r}, row {row + 1} of those "
+            f"copied. Use --transform {shlex.quote(f'{name}={instead}')}, or mark the cell as missing."
         )
-    return {names[i]: "log" for i in logged if i not in wrong} or "none" if wrong else estimator.transform
+
+
+def _of_all(word: str, lowest: float) -> str:
+    """A logarithm that "auto" found for the sample of a column, as all rows of it let it be."""
+    if word not in ("log", "log1p") or lowest < 0:
+        return "none"
+    return "log" if lowest > 0 else "log1p"

@@ -102,6 +102,14 @@ def refuse(column, name: str, wrong: np.ndarray, how: Writing = PLAIN) -> None:
     )
 
 
+def check_truths(column, name: str, how: Writing = PLAIN) -> None:
+    """Refuse numbers in a column that is fitted as words for yes and no, as `kind` does where it sees them together."""
+    if column.dtype.kind != "b":
+        is_word = text(column).str.lower().isin(TRUTHS).to_numpy()
+        if (wrong := ~is_word & ~read(column, how)[1]).any():
+            refuse(column, name, wrong, how)
+
+
 def check_commas(column, name: str, how: Writing = PLAIN) -> None:
     """Refuse numbers whose commas could be decimal or stand between thousands."""
     if column.dtype.kind in "biufM" or how.decimal is not None:

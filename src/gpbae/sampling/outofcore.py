@@ -25,8 +25,7 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
     _check(estimator, x, y)
     labels = labels_of(groups, len(y))
     chosen = chosen_rows(labels, len(y), estimator.seed)
-    some_x = x.sample(chosen) if isinstance(x, OnDisk) else None if x is None else np.asarray(x)[chosen]
-    sample = (some_x, y.sample(chosen), None if groups is None else labels.labels[labels.codes[chosen]])
+    sample = sample_of(x, y, groups, chosen)
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
     if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
         raise InputError(
@@ -74,6 +73,13 @@ def labels_of(groups: Any, num_rows: int) -> tables.Groups:
         return tables.group_codes(groups, num_rows)
     one = tables.group_codes(None, 1)
     return one._replace(codes=np.broadcast_to(one.codes, num_rows))
+
+
+def sample_of(x: Any, y: OnDisk, groups: Any, chosen: np.ndarray) -> tuple[Any, Any, Any]:
+    """These rows of a table, as a user would give them."""
+    labels = labels_of(groups, len(y))
+    some_x = x.sample(chosen) if isinstance(x, OnDisk) else None if x is None else np.asarray(x)[chosen]
+    return some_x, y.sample(chosen), None if groups is None else labels.labels[labels.codes[chosen]]
 
 
 def chosen_rows(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:

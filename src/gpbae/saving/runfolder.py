@@ -109,6 +109,11 @@ def reopen(path: Any) -> tuple[Any, Any, Any, Any]:
     data = storage.arrays(storage.read(folder, DATA, manifest["files"][DATA]), folder / DATA)
     if settings.ON_DISK in data and tablefolder.is_there(folder):
         return estimator, *tablefolder.reopen(folder)
+    if settings.ON_DISK in data and (folder / COLUMNS).exists():
+        raise InputError(
+            f"{folder} must hold the copy of its table in {tablefolder.TABLE}; got none. Repeat the `gpbae fit` "
+            "command, which copies it again and goes on."
+        )
     if settings.ON_DISK in data:
         raise InputError(
             f"{folder} holds a sample of a table of {int(data[settings.ON_DISK][0])} rows that stayed where it was: go "

@@ -4,10 +4,13 @@
     table/groups.npy            the code of every row's group, and table/labels.npy what the codes stand for
     table/manifest.json         names of columns, how to read codes, notes of the writer, size and sha256 of every file
 
-A copy grows in `.table.unfinished`, which takes its name in one step when everything is on the disk.
+A copy grows in `.table.unfinished`, which takes its name in one step when everything is on the disk.  A table with the
+same content stays where it is; another one lies in `.table.before` meanwhile.
 """
 
+import contextlib
 import hashlib
+import json
 import os
 import shutil
 from pathlib import Path
@@ -21,7 +24,7 @@ from gpbae.tabular.ondisk import OnDisk
 from gpbae.tabular.tables import Frame, Groups
 
 FORMAT, VERSION = "gpbae table", 1
-TABLE, UNFINISHED = "table", ".table.unfinished"
+TABLE, UNFINISHED, BEFORE = "table", ".table.unfinished", ".table.before"
 X, Y, CODES, LABELS = "x.npy", "y.npy", "groups.npy", "labels.npy"
 
 
@@ -60,7 +63,7 @@ class Copy:
 
     def __init__(self, run: Path, num_inputs: int, num_outputs: int, is_grouped: bool, dtype: np.dtype):
         self.run, self.folder = run, run / UNFINISHED
-        shutil.rmtree(self.folder, ignore_errors=True)
+        clear(run)
         self.folder.mkdir()
         wanted = {X: (np.dtype(float), num_inputs or None), Y: (dtype, num_outputs), CODES: (np.dtype(np.int32), None)}
         absent = {*([] if num_inputs else [X]), *([] if is_grouped else [CODES])}
@@ -70,9 +73,12 @@ class Copy:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for file in self.files.values():
-            file.file.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            for file in self.files.values():
+                with contextlib.suppress(OSError):  # a full disk has been told of before
+                    file.file.close()
+        finally:
+            _remove(self.folder)
 
     def add(self, x: np.ndarray | None, y: np.ndarray, codes: np.ndarray | None) -> None:
         """The next rows."""
@@ -80,26 +86,49 @@ class Copy:
             if rows is not None:
                 self.files[name].add(rows)
 
-    def finish(self, inputs: list[str], frame: Frame, labels: list[str], notes: dict[str, Any], begun: bool) -> None:
-        """Flush, describe and name what was added; a run that was begun with another table is not given this one."""
+    def finish(self, inputs: list[str], frame: Frame, labels: list[str], notes: dict[str, Any]) -> None:
+        """Flush and describe what was added."""
         for file in self.files.values():
             file.finish()
         names = list(self.files)
         if CODES in names:
-            np.save(self.folder / LABELS, np.array(labels, np.str_))
+            _save(self.folder / LABELS, np.array(labels, np.str_))
             names.append(LABELS)
         found = {name: _describe(self.folder / name) for name in names}
-        if begun and manifest(self.run)["files"] != found:
-            raise InputError(
-                f"{self.run} was begun with other data: the copy in {TABLE} is of another table. Give the same table "
-                "(with the same inputs, outputs and groups), or name a new folder."
-            )
         said = {"format": FORMAT, "version": VERSION, "files": found, "inputs": inputs,
                 "frame": values.write_frame(frame), "notes": notes}  # fmt: skip
         storage.write(self.folder / storage.MANIFEST, storage.seal(said))
-        shutil.rmtree(self.run / TABLE, ignore_errors=True)
+
+    def take_name(self) -> None:
+        """Be the table of the run from now on.  One with the same content keeps its files, and learns the new notes."""
+        said = manifest(self.run, UNFINISHED)
+        if is_whole(self.run) and content(manifest(self.run)) == content(said):
+            storage.write(self.run / TABLE / storage.MANIFEST, (self.folder / storage.MANIFEST).read_bytes())
+            return
+        if os.path.lexists(self.run / TABLE):
+            os.replace(self.run / TABLE, self.run / BEFORE)
         os.replace(self.folder, self.run / TABLE)
         storage.sync(self.run)
+        _remove(self.run / BEFORE)
+
+
+def clear(run: Path) -> None:
+    """Remove what a kill left of a copy, and of a table that was to be replaced; for whoever holds the lock."""
+    for name in (UNFINISHED, BEFORE):
+        _remove(run / name)
+
+
+def _remove(folder: Path) -> None:
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _save(path: Path, array: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.save(file, array)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -114,21 +143,43 @@ def is_there(run: Path) -> bool:
     return (run / TABLE / storage.MANIFEST).exists()
 
 
-def manifest(run: Path) -> dict[str, Any]:
+def manifest(run: Path, name: str = TABLE) -> dict[str, Any]:
     """What is said of the table of a run, sealed."""
-    found = storage.read_manifest(run / TABLE)
+    found = storage.read_manifest(run / name)
     if found.get("format") != FORMAT or found.get("version") != VERSION:
-        raise InputError(f"{run / TABLE} does not hold a table that this release reads; fit again into a new folder.")
-    storage.check_seal(run / TABLE, found)
+        raise InputError(f"{run / name} does not hold a table that this release reads; fit again into a new folder.")
+    storage.check_seal(run / name, found)
     return found
 
 
-def reopen(run: Path) -> tuple[OnDisk | None, OnDisk, Groups | None]:
+def content(said: dict[str, Any]) -> dict[str, Any]:
+    """What a manifest says of the table itself: which file it was copied from is left out."""
+    return {name: json.loads(json.dumps(said[name])) for name in ("files", "inputs", "frame")}
+
+
+def is_whole(run: Path) -> bool:
+    """Whether there is a table, every file of which is as it was written."""
+    try:
+        _check_files(run, TABLE)
+    except InputError:
+        return False
+    return True
+
+
+def _check_files(run: Path, name: str) -> dict[str, Any]:
+    said, folder = manifest(run, name), run / name
+    for file, expected in said["files"].items():
+        if not (folder / file).is_file() or _describe(folder / file) != expected:
+            raise InputError(
+                f"{folder / file} is not as it was written: changed or damaged; repeat the `gpbae fit` command, which "
+                "copies the table again."
+            )
+    return said
+
+
+def reopen(run: Path, name: str = TABLE) -> tuple[OnDisk | None, OnDisk, Groups | None]:
     """x, y and groups as `fit` takes them; files that are not as they were written are refused."""
-    said, folder = manifest(run), run / TABLE
-    for name, expected in said["files"].items():
-        if not (folder / name).is_file() or _describe(folder / name) != expected:
-            raise InputError(f"{folder / name} is not as it was written: changed or damaged; copy it again.")
+    said, folder = _check_files(run, name), run / name
     y = OnDisk(folder / Y, values.read_frame(said["frame"]))
     x = OnDisk(folder / X, Frame((len(said["inputs"]),), said["inputs"])) if X in said["files"] else None
     if CODES not in said["files"]:
