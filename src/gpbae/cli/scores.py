@@ -173,8 +173,7 @@ def evaluate(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable
     from gpbae.scoring import scoreboard
 
     with _alone(out / FOLDER):
-        rows = _scored(asked, hidden, out, quiet, log, course)
-        _keep(rows, out)
+        rows = _kept(_scored(asked, hidden, out, quiet, log, course), out)
         with contextlib.suppress(InputError):
             if open_wish(out) == hidden:
                 (out / FOLDER / WISH).unlink()
@@ -195,8 +194,8 @@ def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable,
     return rows
 
 
-def _keep(rows: list[dict[str, Any]], out: Path) -> None:
-    """Write all scores together, also those that the same fit got before for other ways of hiding."""
+def _kept(rows: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
+    """All scores together, also those that the same fit got before for other ways of hiding, written down."""
     import pandas as pd
 
     from gpbae.processes import progress
@@ -211,6 +210,7 @@ def _keep(rows: list[dict[str, Any]], out: Path) -> None:
         frames.append(found.table.assign(hidden=way).reset_index())
     storage.write(out / "evaluation.json", (json.dumps(progress.plain(rows), indent=1) + "\n").encode())
     storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
+    return rows
 
 
 def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:

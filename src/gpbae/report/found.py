@@ -11,6 +11,8 @@ from gpbae.report.page import Chart, Picture, Section, Table
 from gpbae.report.subject import MOST_TABLE_ROWS, Subject, cell
 
 WIDE = 640
+ROUNDING = 1e-6
+"""Share of a column's range below which a number is what a transform there and back has left of zero."""
 
 
 def data(subject: Subject) -> Section:
@@ -28,6 +30,7 @@ def _columns_table(view: Overview) -> Table:
     rows = []
     for name, word, kind, column, seen in zip(view.cell_names, chosen, view.kinds, values.T, view.mask.T, strict=True):
         known = column[seen]
+        known = np.where(np.abs(known) < ROUNDING * np.ptp(known), 0.0, known) if len(known) else known
         spread = (known.mean(), known.std(), known.min(), known.max()) if len(known) else (np.nan,) * 4
         spread = (np.nan,) * 4 if kind == "class" else spread  # codes are no quantities
         rows.append((name, word, str(int(seen.sum())), f"{1 - seen.mean():.1%}", *map(cell, spread)))
