@@ -440,11 +440,11 @@ def test_scores_of_other_ways_are_kept_unless_they_are_of_another_fit(tmp_path):
                 "pit": [1], "hidden": way, "fit": fit}  # fmt: skip
 
     for rows in ([row("cells", "A", 1.0), row("rows", "A", 2.0)], [row("rows", "A", 3.0)]):
-        scores._keep(rows, tmp_path)
+        scores._kept(rows, tmp_path)
     kept = pd.read_csv(tmp_path / "evaluation.csv")
     assert dict(zip(kept["hidden"], kept["mae"], strict=True)) == {"cells": 1.0, "rows": 3.0}
     assert [found["hidden"] for found in json.loads((tmp_path / "evaluation.json").read_text())] == ["cells", "rows"]
-    scores._keep([row("blocks", "B", 4.0)], tmp_path)
+    scores._kept([row("blocks", "B", 4.0)], tmp_path)
     assert list(pd.read_csv(tmp_path / "evaluation.csv")["hidden"]) == ["blocks"]
 
 
