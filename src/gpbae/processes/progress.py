@@ -224,11 +224,12 @@ def _words(event: dict[str, Any]) -> str:
 def _note(event: dict[str, Any]) -> str:
     parts = []
     if "log_joint" in event:
-        parts.append("log joint " + " ".join(f"{v:.4g}" for v in np.atleast_1d(event["log_joint"])))
+        values = np.atleast_1d(event["log_joint"])
+        parts.append(f"log joint{' by chain' * (len(values) > 1)} " + " ".join(f"{v:.4g}" for v in values))
     if "bound" in event:
         parts.append(f"bound {event['bound']:.4g}")
     if "temperature" in event:
-        parts.append(f"T {event['temperature']:.3g}")
+        parts.append(f"temperature {event['temperature']:.3g}")
     if event["phase"] == "resumed":
         done = ", all there is to do" if event["sweep"] == event["sweeps"] else ""
         parts.append(f"after sweep {event['sweep']} of {event['sweeps']}{done}")
