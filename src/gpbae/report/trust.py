@@ -92,7 +92,7 @@ def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
                     "" if light == Light.GREEN else words)  # fmt: skip
 
 
-def _lack(row: Mapping[str, Any], num_errors: float) -> float | None:
+def _lack(row: Mapping[str, Any], num_errors: int) -> float | None:
     """By how much intervals of 90 % hold less than that beyond chance; None where nothing has an interval."""
     share, cells = row["metrics"].get("coverage90"), row["metrics"].get("cells")
     if share is None or share != share or not cells:
