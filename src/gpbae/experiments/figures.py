@@ -154,8 +154,9 @@ def in_time(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], label: str, lin
     """A score against seconds, one line per model, beside constant ones."""
     figure, axes = canvas(1, 1, (6.4, 4.2))
     axis = axes[0, 0]
-    for colour, (name, (seconds, values)) in zip(_cycle(COLOURS), curves.items(), strict=False):
-        axis.plot(seconds, values, color=colour, marker="." if len(values) < 60 else None, label=name)
+    for i, (name, (seconds, values)) in enumerate(curves.items()):
+        colour, mark = COLOURS[i % len(COLOURS)], (".", "x", "+")[i // len(COLOURS) % 3]  # more curves than colours
+        axis.plot(seconds, values, color=colour, marker=mark if len(values) < 60 else None, label=name)
     for style, (name, value) in zip(_cycle(("--", ":", "-.")), lines.items(), strict=False):
         axis.axhline(value, color=BLACK, linestyle=style, linewidth=1, label=name)
     axis.set(xlabel="seconds of the processor since the fit began", ylabel=label)
