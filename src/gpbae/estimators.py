@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpbae import networks
 from gpbae.answering.inspection import Inspection
 from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
 from gpbae.errors import InputError
-from gpbae.kernels import RBF, AbstractKernel, label_columns
+from gpbae.kernels import RBF, AbstractKernel, Matern32, label_columns
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, seeded
 from gpbae.processes import distributed, progress
 from gpbae.sampling import checkpoint, outofcore, run, start, starting
@@ -34,7 +35,8 @@ class BAE(Building, Streams, Inspection, Contract):
     likelihood : a value of `gpbae.likelihoods`, its word ("gaussian", "student-t", "heteroscedastic", "bernoulli",
         "categorical", "poisson", "negative-binomial") or a dictionary of these by column; "auto" suits each column to
         what it holds, and `likelihood_choice_` says how.
-    encoder, decoder : "auto", "mlp", "conv", "linear", "identity", a value of `gpbae.networks`, or an Equinox module.
+    encoder, decoder : "auto", "mlp", "conv", "linear", "identity", a value of `gpbae.networks`, or an Equinox module;
+        `decoder=Private()` leaves every column a path of its own beside the latents that it shares with the others.
     weight_prior : "fan-in", "isotropic", "laplace", "hierarchical" or a value of `gpbae.weights`.
     latents : "persistent" (each row keeps its latent), "amortised" (born from the encoder each sweep) or "auto".
     num_chains, num_warmup, num_samples, thinning : chains; warm-up sweeps; draws kept per chain; sweeps per draw.
@@ -178,8 +180,12 @@ class GPBAE(BAE):
         return location
 
     def _given_kernels(self, latent_dim: int | None = None) -> tuple[AbstractKernel, ...]:
-        """One kernel, or one per latent where their number is known."""
-        given = RBF() if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
+        """One kernel, or one per latent where their number is known; paths of single columns are each as smooth as
+        they are."""
+        private = isinstance(self.decoder, networks.Private)
+        given = self.kernel
+        if isinstance(given, str) and given == "auto":
+            given = Matern32() if private else RBF()
         given = tuple(given) if isinstance(given, list | tuple) else (given,)
         if not given or not all(isinstance(k, AbstractKernel) for k in given):
             raise InputError(f"kernel must be 'auto', a value of gpbae.kernels or a list of them; got {self.kernel!r}.")
@@ -187,7 +193,7 @@ class GPBAE(BAE):
             raise InputError(
                 f"kernel must be one kernel or a list of {latent_dim}, one per latent; got {self.kernel!r}."
             )
-        return given
+        return given * latent_dim if private and latent_dim is not None and len(given) == 1 else given
 
     def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
         given = self._given_kernels(latent_dim)

@@ -4,6 +4,7 @@ Channels share one kernel or have one each: `kernels` is a tuple of one or C ker
 leading axis of that length.  Rows of different groups meet in *blocks*: (G, n) positions, padded, with a validity mask.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -26,16 +27,14 @@ class Projection(NamedTuple):
 
 def sparse_projection(kernels: Kernels, inputs: Float[Array, "B D"], inducing: Float[Array, "M E"]) -> Projection:
     """What a sparse conditional needs of the inputs, with u = L v and L = chol K_SS."""
-    features = [k.features(inputs) for k in kernels]
     L = cholesky(inducing_covariance(kernels, inducing))
-    A = solve_triangular(L, jnp.stack([gram(k, inducing, f) for k, f in zip(kernels, features, strict=True)]))
-    prior = jnp.stack([diagonal(k, f) for k, f in zip(kernels, features, strict=True)])
-    return Projection(A, jnp.maximum(prior - jnp.sum(A**2, axis=-2), 0.0))
+    A = solve_triangular(L, _each(kernels, lambda k: gram(k, inducing, k.features(inputs))))
+    return Projection(A, jnp.maximum(self_variance(kernels, inputs) - jnp.sum(A**2, axis=-2), 0.0))
 
 
 def inducing_covariance(kernels: Kernels, inducing: Float[Array, "M E"]) -> Float[Array, "k M M"]:
     """K_SS, kernel by kernel; S are features already."""
-    return jnp.stack([gram(k, inducing, inducing) for k in kernels])
+    return _each(kernels, lambda k: gram(k, inducing, inducing))
 
 
 def sparse_mean(projection: Projection, values: Float[Array, "G C M"], slot: Int[Array, " B"]) -> Float[Array, "B C"]:
@@ -130,20 +129,19 @@ def sparse_joint_covariance(
 
 def self_covariance(kernels: Kernels, inputs: Float[Array, "B D"]) -> Float[Array, "k B B"]:
     """K_xx, kernel by kernel."""
-    features = [k.features(inputs) for k in kernels]
-    return jnp.stack([gram(k, f, f) for k, f in zip(kernels, features, strict=True)])
+    return _each(kernels, lambda k: gram(k, k.features(inputs), k.features(inputs)))
 
 
 def self_variance(kernels: Kernels, inputs: Float[Array, "B D"]) -> Float[Array, "k B"]:
     """The diagonal of K_xx, kernel by kernel, without the matrix."""
-    return jnp.stack([diagonal(k, k.features(inputs)) for k in kernels])
+    return _each(kernels, lambda k: diagonal(k, k.features(inputs)))
 
 
 def cross_covariance(
     kernels: Kernels, inputs: Float[Array, "A D"], others: Float[Array, "B D"]
 ) -> Float[Array, "k A B"]:
     """K_xx′, kernel by kernel."""
-    return jnp.stack([gram(k, k.features(inputs), k.features(others)) for k in kernels])
+    return _each(kernels, lambda k: gram(k, k.features(inputs), k.features(others)))
 
 
 def block_covariance(
@@ -213,6 +211,14 @@ def scatter(blocked: Float[Array, "G n *rest"], blocks: Int[Array, "G n"], num_r
     """The inverse of `gather`."""
     out = jnp.zeros((num_rows, *blocked.shape[2:]), blocked.dtype)
     return out.at[blocks].set(blocked, mode="drop")
+
+
+def _each(kernels: Kernels, of: Callable[[AbstractKernel], Array]) -> Float[Array, "k ..."]:
+    """Something of every kernel; kernels of one kind go side by side, so that ten of them compile as fast as one."""
+    kinds = {(jax.tree.structure(k), tuple(jnp.shape(a) for a in jax.tree.leaves(k))) for k in kernels}
+    if len(kernels) == 1 or len(kinds) > 1:
+        return jnp.stack([of(k) for k in kernels])
+    return jax.vmap(of)(jax.tree.map(lambda *a: jnp.stack(a), *kernels))
 
 
 def _per_channel(a: Float[Array, "k ..."], num_channels: int) -> Float[Array, "C ..."]:

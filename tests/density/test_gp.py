@@ -18,6 +18,7 @@ RNG = np.random.default_rng(0)
 KERNELS = {
     "shared": (RBF(lengthscale=0.8),),
     "one per channel": (RBF(lengthscale=0.5), Matern32(lengthscale=1.0, variance=2.0)),
+    "one of a kind per channel": (RBF(lengthscale=0.5), RBF(lengthscale=1.0, variance=2.0)),
 }
 
 

@@ -41,9 +41,11 @@ class Answers(Fitted):
                           features, num_rows)  # fmt: skip
 
     def _latents(self, frame, chosen, z, num_rows: int | None = None) -> Predictive:
-        columns = None if frame.columns is None else [f"latent{i}" for i in range(self.latent_dim_)]
-        unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
-        return Predictive(self._aligned(z, chosen)[:, None], None, unit, tables.Frame((self.latent_dim_,), columns),
+        """Those that rows are told by; the path of a single column is in that column's own answer."""
+        num = self.num_shared_
+        columns = None if frame.columns is None else [f"latent{i}" for i in range(num)]
+        unit = tables.Scaler(np.zeros(num), np.ones(num))
+        return Predictive(self._aligned(z, chosen)[:, None, :, :num], None, unit, tables.Frame((num,), columns),
                           frame.index, self.seed, None, num_rows)  # fmt: skip
 
     def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gpbae import networks
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.errors import GpbaeError
 from gpbae.sampling.batches import StreamBatch, Table
@@ -30,6 +31,7 @@ class Fitted:
     x_columns_: list[str] | None
     groups_: np.ndarray
     grouped_: bool
+    decoder: Any
     seed: int
 
     def _fitted(self) -> None:
@@ -58,6 +60,11 @@ class Fitted:
     def num_outputs_(self) -> int:
         """Of the decoder: one per cell, or more where the likelihood asks for them."""
         return len(self.model_.likelihood.owners(self.frame_size_))
+
+    @property
+    def num_shared_(self) -> int:
+        """Latents that are not the path of one column: the representation of a row."""
+        return self.latent_dim_ - networks.num_private(self.decoder, (self.num_outputs_,))
 
     def _flat_draws(self, chosen: np.ndarray) -> Position:
         """(chain · draw, ...) of the chosen draws."""

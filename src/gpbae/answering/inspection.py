@@ -179,8 +179,9 @@ class Inspection(Fitted):
         return {id(t): int(np.prod(np.shape(p)[2:])) for t, p in pairs}
 
     def _rotations(self) -> np.ndarray:
-        """For every draw the orthogonal map that turns its latents into the frame of the last draw (Procrustes)."""
-        C, S = self.latent_dim_, self._num_draws
+        """For every draw the orthogonal map that turns its latents into the frame of the last draw (Procrustes); the
+        path of a single column has no company to be turned with, only a sign."""
+        C, S, shared = self.latent_dim_, self._num_draws, self.num_shared_
         eye = np.broadcast_to(np.eye(C), (self.num_chains_, S, C, C)).copy()
         if isinstance(self.model_.decoder, networks.IdentityDecoder):
             return eye
@@ -188,8 +189,10 @@ class Inspection(Fitted):
         target = z[0, -1]
         for c in range(self.num_chains_):
             for s in range(S):
-                u, _, vt = np.linalg.svd(z[c, s].T @ target)
-                eye[c, s] = u @ vt
+                product = z[c, s].T @ target
+                u, _, vt = np.linalg.svd(product[:shared, :shared])
+                eye[c, s] = np.diag(np.where(np.diag(product) < 0, -1.0, 1.0))
+                eye[c, s, :shared, :shared] = u @ vt
         return eye
 
     def _reference_latents(self) -> np.ndarray:

@@ -27,6 +27,7 @@ from gpbae.networks.layers import (
     over_rows,
 )
 from gpbae.networks.partial import FactorEncoder, FactorNet, IndexEncoder, IndexNet, PointEncoder, PointNet
+from gpbae.networks.private import Private, PrivateDecoder, num_private
 from gpbae.networks.steerable import Steerable, SteerableDecoder
 
 __all__ = [
@@ -50,6 +51,8 @@ __all__ = [
     "Linear",
     "PointEncoder",
     "PointNet",
+    "Private",
+    "PrivateDecoder",
     "Starting",
     "Steerable",
     "SteerableDecoder",
@@ -58,6 +61,7 @@ __all__ = [
     "image_shape",
     "is_image",
     "network_dtype",
+    "num_private",
     "over_rows",
     "sum_over_rows",
     "widened",

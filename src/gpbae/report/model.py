@@ -45,10 +45,15 @@ def _lead(subject: Subject) -> str:
     model, mask = subject.model, subject.view.mask
     cells = "pixel" if subject.view.is_image else "column"
     return (
-        f"{type(model).__name__} with {count(model.latent_dim_, 'latent')}, fitted to {_on_disk(model)}"
+        f"{type(model).__name__} with {_latents(model)}, fitted to {_on_disk(model)}"
         f"{count(len(mask), 'row')} of {count(mask.shape[1], cells)}, {1 - mask.mean():.1%} of the cells missing, in "
         f"{count(len(model.groups_), 'group')}."
     )
+
+
+def _latents(model: Any) -> str:
+    found = count(model.num_shared_, "latent")
+    return found if model.num_shared_ == model.latent_dim_ else f"{found}, and for each column a path of its own"
 
 
 def _on_disk(model: Any) -> str:
@@ -66,7 +71,7 @@ def _fitted(subject: Subject) -> Section:
     inputs = [f"{n} ({view.dates[n].words})" if n in view.dates else n for n in view.input_names if view.quantities]
     facts = {"model": type(model).__name__, "inputs": ", ".join(inputs) or "none",
              "outputs": " × ".join(map(str, view.shape)) + (" pixels" if view.is_image else " columns"),
-             "latents": str(model.latent_dim_), "kernel": kernels,
+             "latents": _latents(model), "kernel": kernels,
              "inducing inputs": _num_inducing(model), "likelihood": choice.in_words(model.likelihood_choice_),
              "logarithms of": _logged(model),
              "decoder": type(model.model_.decoder).__name__, "sampled": sampling}  # fmt: skip

@@ -121,7 +121,8 @@ class Building:
     def _may_be_placed(self, y_values, seen, latent_dim) -> bool:
         """Whether places in the image could be latents: not where the decoder says what latents are, nor where
         principal components say most of it."""
-        knows = isinstance(self.decoder, networks.Identity | networks.Starting) or self.decoder == "identity"
+        told = networks.Identity | networks.Private | networks.Starting
+        knows = isinstance(self.decoder, told) or self.decoder == "identity"
         shown = networks.is_image(seen.frame.event_shape) and not knows
         return shown and not start.is_low_rank(y_values, seen.mask, latent_dim)
 
@@ -139,6 +140,10 @@ class Building:
         return tuple(transforms.Identity() if i in odd else t for i, t in enumerate(wanted))
 
     def _latent_dim(self, output_shape, features, known) -> int:
+        """Of what the decoder takes: the latents asked for, or as many as suit the table, and those of the columns."""
+        return self._num_shared(output_shape, features, known) + networks.num_private(self.decoder, output_shape)
+
+    def _num_shared(self, output_shape, features, known) -> int:
         if self.latent_dim is not None:
             return int(self.latent_dim)
         identity = isinstance(self.decoder, networks.Identity) or self.decoder == "identity"
@@ -150,6 +155,8 @@ class Building:
             return np.where(seen.mask[:, likelihood.owners(y_values.shape[1])], outputs, 0.0)
         if isinstance(self.decoder, networks.Starting):
             return self.decoder.starting_latents(y_values, seen.mask, seen.frame.event_shape, latent_dim)
+        if isinstance(self.decoder, networks.Private):
+            return start.private_latents(*features, latent_dim - features[0].shape[1], rng)
         return start.principal_latents(*features, latent_dim, rng)
 
     def _weight_prior(self):

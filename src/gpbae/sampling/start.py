@@ -29,6 +29,14 @@ def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng
     return z
 
 
+def private_latents(values: np.ndarray, mask: np.ndarray, num_shared: int, rng: np.random.Generator) -> np.ndarray:
+    """Principal component scores, and of every column what they leave of it, with unit variance."""
+    z = principal_latents(values, mask, num_shared, rng)
+    cells = np.where(mask, values, 0.0)
+    rest = np.where(mask, cells - z @ np.linalg.lstsq(z, cells, rcond=None)[0], 0.0)
+    return np.column_stack([z, rest / np.maximum(rest.std(axis=0), 1e-3)])
+
+
 def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int,
                     rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Centre of mass of every image (rows, then columns), then principal components: small things that move are not

@@ -182,7 +182,7 @@ def maps(view: Overview) -> Any:
     """Latents and cells over two inputs: mean, or half the width of the interval."""
     import altair as alt
 
-    bands = {f"latent {i}": (view.latents(), i) for i in range(view.model.latent_dim_)}
+    bands = {f"latent {i}": (view.latents(), i) for i in range(view.latents().mean.shape[1])}
     bands |= {view.cell_names[c]: (view.fans(), k) for k, c in enumerate(view.cells)}
     a, b = (view.x[view.rows, i] for i in view.quantities)
     rows = [{"k": k, "a": rounded(a[n]), "b": rounded(b[n]), "mean": rounded(found.mean[n, i], 5),
