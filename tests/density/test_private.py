@@ -52,8 +52,8 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    return SGPBAE(latent_dim=1, decoder=Private(), num_inducing=16, num_chains=2, num_warmup=12, num_samples=6, thinning=2,
-                  num_map_steps=300, encoder_steps=5, progress=False).fit(X, table[1])  # fmt: skip
+    return SGPBAE(latent_dim=1, decoder=Private(), num_inducing=16, num_chains=2, num_warmup=12, num_samples=6,
+                  thinning=2, num_map_steps=300, encoder_steps=5, progress=False).fit(X, table[1])  # fmt: skip
 
 
 def test_latents_of_rows_are_those_that_columns_share(model, table):
