@@ -58,6 +58,7 @@ class VAE(Baseline):
     keep_snapshots: bool = False
 
     _latent_dim = Building._latent_dim
+    _num_shared = Building._num_shared
     _starting_latents = Building._starting_latents
     _may_be_placed = Building._may_be_placed
 
