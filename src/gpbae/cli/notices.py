@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpbae.cli import arguments, parsing
+from gpbae.networks import Private
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
@@ -24,6 +25,8 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
         yield words
     if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
+    if isinstance(getattr(estimator, "decoder", None), Private):
+        yield "Each column has a path of its own beside what the columns share. Change this with --set decoder=mlp."
     for name in y.columns:
         if (found := _code(y[name])) is not None:
             value, count = found
