@@ -22,9 +22,7 @@ class WithArguments(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as problem:
-            if (
-                type(problem).__name__ == "NoSuchOption"
-            ):  # of click, or of the copy inside later releases of typer
+            if type(problem).__name__ == "NoSuchOption":  # of click, or of the copy inside later releases of typer
                 options = [name for option in self.params for name in option.opts]
                 problem.message = sentence(problem.option_name, options, given)
                 problem.possibilities = None
