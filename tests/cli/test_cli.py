@@ -702,7 +702,7 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert said.startswith("Light: ") and said.rstrip().splitlines()[-1].startswith("Light: ")
     assert said.index("gpbae fit … --set") < said.index("kinetic temperature")  # what to do before the numbers
-    assert "output[a, row 0, group 000, time=2004-03-26 23:00 UTC]" in said and "lengthscale (hours)" in said
+    assert "output of a, row 0, group 000, time=2004-03-26 23:00 UTC" in said and "lengthscale (hours)" in said
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
