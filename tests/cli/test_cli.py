@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import typer.main
 
+from commands import run
 from gpbae import __version__, cli
 from gpbae.cli import cautions, files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
@@ -38,13 +39,6 @@ encoder_steps = 2
 num_map_steps = 5
 progress = false
 """
-
-
-def run(*arguments):
-    """Exit code of `gpbae ARGUMENTS`, in this process."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main([str(argument) for argument in arguments])
-    return ended.value.code or 0
 
 
 def test_help_loads_nothing_heavy():
