@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gpbae.cli import arguments
-from gpbae.scoring import evaluation
+from gpbae.scoring import evaluation, scoreboard
 
 SHOWN = ("mae", "nlpd", "coverage50", "coverage80", "coverage90", "coverage95")
 NATURAL_GAPS = 0.04
@@ -135,7 +135,7 @@ def show(rows: list[dict]) -> None:
     print(f"{'':34s}" + "".join(f"{name.replace('coverage', 'in '):>8s}" for name in SHOWN))
     mine = first["model"]
     for row in rows:
-        if row["column"] == evaluation.ALL or row["model"] == mine:
+        if row["column"] == scoreboard.ALL or row["model"] == mine:
             label = f"{row['model']}: {row['column']}" + f" ({row['metrics']['cells']:.0f})"
             print(f"{label:34s}" + "".join(f"{row['metrics'][name]:8.3f}" for name in SHOWN), flush=True)
 

@@ -258,7 +258,7 @@ def test_amortised_latents_whole_groups_and_a_kernel_per_latent(tmp_path):
     assert model.draws_.local is None
     assert_sound(model.predict(X, GROUPS["ragged"]), (NUM_ROWS, 3))
     assert_sound(model.encode(X, table(missing="cells"), GROUPS["ragged"]), (NUM_ROWS, 2))
-    assert {"latent0.RBF.lengthscale", "latent1.Matern32.lengthscale"} <= set(model.diagnostics().index)
+    assert {"RBF lengthscale, latent 0", "Matern32 lengthscale, latent 1"} <= set(model.diagnostics().index)
     assert_survives(model, tmp_path / "model")
 
 

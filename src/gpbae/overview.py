@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from gpbae import networks
+from gpbae.answering import wording
 from gpbae.errors import InputError
 from gpbae.kernels import label_columns
 from gpbae.priors import NormalPrior
@@ -310,11 +311,12 @@ class Overview:
 
     @functools.cached_property
     def scalars(self) -> dict[str, Float[np.ndarray, "chains draws"]]:
-        return self.model.scalars_(self.dates)
+        """By their names in words."""
+        return {wording.in_words(name): draws for name, draws in self.model.scalars_(self.dates).items()}
 
     @functools.cached_property
     def hyperparameters(self) -> dict[str, Float[np.ndarray, "chains draws"]]:
-        return {name: draws for name, draws in self.scalars.items() if not name.startswith("output[")}
+        return {name: draws for name, draws in self.scalars.items() if not name.startswith("output of ")}
 
     @functools.cached_property
     def inducing(self) -> Float[np.ndarray, "draws M D"] | None:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import typer.main
 
+from commands import run
 from gpbae import __version__, cli
 from gpbae.cli import cautions, files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
@@ -38,13 +39,6 @@ encoder_steps = 2
 num_map_steps = 5
 progress = false
 """
-
-
-def run(*arguments):
-    """Exit code of `gpbae ARGUMENTS`, in this process."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main([str(argument) for argument in arguments])
-    return ended.value.code or 0
 
 
 def test_help_loads_nothing_heavy():
@@ -702,7 +696,7 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert said.startswith("Light: ") and said.rstrip().splitlines()[-1].startswith("Light: ")
     assert said.index("gpbae fit … --set") < said.index("kinetic temperature")  # what to do before the numbers
-    assert "output[a, row 0, group 000, time=2004-03-26 23:00 UTC]" in said and "lengthscale (hours)" in said
+    assert "output of a, row 0, group 000, time=2004-03-26 23:00 UTC" in said and "lengthscale (hours)" in said
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
@@ -748,7 +742,13 @@ WRONG = {
     "nothing left": ([*FIT, "--exclude", "a,b"], 1,
                      "no column of numbers left to model but words in id; name one with --outputs"),
     "no inputs": (["fit", "{here}/good.csv", "--out", "{here}/run"], 2, "--inputs"),
-    "unknown flag": ([*FIT, "--nonsense"], 2, "--nonsense"),
+    "unknown flag": ([*FIT, "--nonsense"], 2, "No such option: --nonsense; `gpbae fit --help` has them all"),
+    "argument as a flag": ([*FIT, "--chains", "2"], 2, "No such option: --chains; set it with --set num_chains=2."),
+    "the same with equals": ([*FIT, "--num-warmup=9"], 2, "--num-warmup; set it with --set num_warmup=9."),
+    "argument to quote": ([*FIT, "--kernel", "RBF() + Linear()"], 2, "with --set 'kernel=RBF() + Linear()'."),
+    "argument without value": ([*FIT, "--likelihoods"], 2, "with --set likelihood=VALUE."),
+    "argument of others": ([*FIT, "--burn-in", "9"], 2, "--burn-in; set it with --set num_warmup=9."),
+    "flag like another": ([*FIT, "--output", "a"], 2, "No such option: --output; did you mean --outputs?"),
     "no such file": (["fit", "{here}/none.csv", "--inputs", "t", "--out", "{here}/run"], 2, "none.csv"),
     "no out": (["fit", "{here}/good.csv", "--inputs", "t"], 2, "--out"),
     "unknown model": ([*FIT, "--model", "vaee"], 2, "vaee"),

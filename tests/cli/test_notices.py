@@ -31,6 +31,15 @@ def test_skewed_columns_are_logged_beside_counts_too(table):
     assert "poisson for catch" in said(table)
 
 
+@pytest.mark.parametrize(("share", "is_said"), [(0.6, True), (0.05, False)])
+def test_columns_with_many_zeros_are_said_to_have_too_few_of_them(table, share, is_said):
+    table["rain"] = np.where(np.arange(200) < 200 * share, 0.0, np.random.default_rng(1).gamma(0.8, 6.0, 200))
+    table.loc[199, "rain"] = np.nan
+    assert "turbidity, rain (log1p, as it has zeros):" in said(table)
+    assert (f"rain is 0 in {share:.0%} of its cells" in said(table)) == is_said
+    assert "turbidity is 0" not in said(table) and "catch is 0" not in said(table)
+
+
 def test_a_plain_table_gets_no_words(table):
     assert said(table[["level"]]) == ""
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import gpbae
-from gpbae import cli
+from commands import run
 from gpbae.cli import copying, files, fit, ondisk, pieces, reading, roles
 from gpbae.errors import InputError
 from gpbae.sampling import run as sampling
@@ -39,13 +39,6 @@ num_map_steps = 5
 batch_size = 64
 progress = false
 """
-
-
-def run(*arguments):
-    """Exit code of `gpbae ARGUMENTS`, in this process."""
-    with pytest.raises(SystemExit) as ended:
-        cli.main([str(argument) for argument in arguments])
-    return ended.value.code or 0
 
 
 @pytest.fixture(autouse=True)

@@ -81,7 +81,7 @@ def model():
         (plots.latents, {"latent 0", "latent 1", "x"}),
         (plots.missingness, {"column 0", "share missing"}),
         (plots.calibration, {"cells of the fit itself", "share of cells inside"}),
-        (plots.hyperparameters, {"RBF.lengthscale", "noise"}),
+        (plots.hyperparameters, {"RBF lengthscale", "noise"}),
         (plots.traces, {"log joint (with warm-up)", "noise"}),
     ],
 )

@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 
 import runs
-from gpbae import BAE, GPBAE, cli, load
+from commands import run
+from gpbae import BAE, GPBAE, load
 from gpbae.errors import GpbaeError, InputError, Interrupted
 from gpbae.sampling import run as sampling
 from gpbae.saving import io, runfolder, storage
@@ -190,11 +191,6 @@ def test_resume_on_the_command_line(tmp_path, capsys, monkeypatch):
     arguments = runs.QUICK | dict(progress=False)
     lines = [f"{k} = {json.dumps(v)}" for k, v in arguments.items()]
     (tmp_path / "config.toml").write_text("\n".join(lines))
-
-    def run(*words):
-        with pytest.raises(SystemExit) as ended:
-            cli.main([str(word) for word in words])
-        return ended.value.code or 0
 
     def fit(out):
         return run("fit", tmp_path / "data.csv", "--model", "bae", "--outputs", "a,b,c", "--groups", "id", "--config",

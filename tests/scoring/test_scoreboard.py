@@ -83,8 +83,10 @@ def test_ties_of_one_column_are_not_those_of_the_next():
 
 @pytest.mark.parametrize(
     ("theirs", "nlpd", "words"),
-    [(0.2, 0.5, "did better than M (MAE 0.2 against 0.3)."), (0.3, 0.5, "did as well as M (MAE 0.3 against 0.3)."),
-     (0.305, 2.0, "did as well as M (MAE 0.305 against 0.3), though its distributions told less (NLPD 2 against 1)."),
+    [(0.2, 0.5, "did better than M (MAE 0.2 against 0.3)."),
+     (0.3, 0.5, "was about as good as M (MAE 0.3 against 0.3)."),
+     (0.305, 2.0, "was about as good as M (MAE 0.305 against 0.3), though its distributions told less (NLPD 2 against "
+      "1)."),
      (0.4, 2.0, None)],
 )  # fmt: skip
 def test_a_rival_that_does_as_well_is_named(theirs, nlpd, words):
@@ -93,6 +95,45 @@ def test_a_rival_that_does_as_well_is_named(theirs, nlpd, words):
         assert found == []
     else:
         assert found[0] == f"For hidden cells, line {words}" and "--evaluate blocks" in found[1]
+
+
+@pytest.mark.parametrize(("theirs", "verdict"), [(0.2, "about as good as"), (0.4, "about as good as"),
+                                                 (0.1, "better than"), (0.5, None)])  # fmt: skip
+def test_a_difference_within_two_errors_is_no_verdict(theirs, verdict):
+    found = scoreboard.against_rivals([row("M", 0.3, doubt=None), row("line", theirs, 0.5, doubt=0.06)], "M")
+    if verdict is None:
+        assert found == []
+    else:
+        assert f"{verdict} M (MAE {theirs} against 0.3; the difference is known to ± 0.12)" in found[0]
+
+
+def test_errors_of_a_mean_count_clusters_not_cells():
+    """Alone in its cluster every value counts; copies of a value count once, whatever their number."""
+    values = np.random.default_rng(0).standard_normal(40)
+    plain = values.std(ddof=1) / np.sqrt(40)
+    assert metrics.clustered_error(values, np.arange(40) * 3) == pytest.approx(plain)
+    assert metrics.clustered_error(np.repeat(values, 7), np.repeat(np.arange(40), 7)) == pytest.approx(plain)
+    assert np.isnan(metrics.clustered_error(values, np.zeros(40, int)))
+
+
+def test_cells_of_a_block_are_one_cluster():
+    """Gaps inside a block do not part it; what is visible, another column and another group do."""
+    x, codes = np.array([5.0, 4, 3, 2, 1, 0, 0, 1])[:, None], np.array([0] * 6 + [1] * 2)
+    mask = np.ones((8, 2), bool)
+    hidden = np.array([[1, 1], [0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0], [1, 0]], bool)
+    mask[3, 0] = False
+    holdout = evaluation.Holdout("blocks")
+    found = np.full(hidden.shape, -1)
+    found[hidden] = holdout.clusters(mask, hidden, x, codes)
+    assert found[2, 0] == found[4, 0] and found[6, 0] == found[7, 0]
+    assert len({found[0, 0], found[0, 1], found[2, 0], found[6, 0]}) == 4
+    by_row = evaluation.Holdout("cells").clusters(mask, hidden, x, codes)
+    assert by_row[0] == by_row[1] and len(set(by_row)) == 5
+
+
+def test_rivals_have_the_error_of_their_difference(mixed):
+    doubt, methods = mixed.table[scoreboard.DOUBT], mixed.table.index.get_level_values("method")
+    assert (doubt[methods == "Guesses"] == 0).all() and (doubt[methods != "Guesses"] > 0).all()
 
 
 def test_the_gaps_for_which_the_model_is_worth_it_are_said():
@@ -115,7 +156,7 @@ def test_columns_in_which_a_rival_does_as_well_are_named():
 
 def test_two_that_make_no_error_are_as_good_as_each_other():
     found = scoreboard.against_rivals([row("M", 0.0), row("line", 0.0)], "M")
-    assert found[0].startswith("For hidden cells, line did as well as M")
+    assert found[0].startswith("For hidden cells, line was about as good as M")
 
 
 @pytest.mark.parametrize("num_draws", [6, 10, 19, 60])

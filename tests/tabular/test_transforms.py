@@ -57,11 +57,32 @@ def test_words_go_by_column_and_the_last_match_wins():
 
 def test_auto_takes_logs_of_skewed_positive_columns_only():
     rng = np.random.default_rng(0)
-    rain = np.maximum(rng.standard_normal(200), 0.0) ** 2
+    rain = np.maximum(rng.standard_normal(200) - 0.3, 0.0) ** 2
     values = [np.exp(rng.standard_normal(200)), 5 + rng.uniform(size=200), rng.exponential(size=200) - 1, rain]
     found = transforms.fit("auto", np.stack(values, axis=1), list("abcd"))
     assert [type(t) for t in found] == [Log, Identity, Identity, Log1p]
     assert found[3].unit == np.median(rain[rain > 0])
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 500.0])
+def test_a_single_zero_leaves_the_others_their_logarithms(scale):
+    """Up to a constant and log 2 at the unit, below which lies a twentieth of them, in whatever units they are."""
+    y = scale * np.exp(np.random.default_rng(0).standard_normal(250))
+    y[17] = 0.0
+    (found,) = transforms.fit("auto", y[:, None], ["a"])
+    above = y[y >= found.unit]
+    assert isinstance(found, transforms.Log1p) and len(above) >= 0.94 * len(y)
+    gap = found.forward(above) - np.log(above / found.unit)
+    assert (gap >= 0).all() and (gap <= np.log(2) + 1e-12).all()
+    (same,) = transforms.fit("auto", 7.0 * y[:, None], ["a"])
+    np.testing.assert_allclose(same.forward(7.0 * y), found.forward(y))
+
+
+def test_the_unit_of_log1p_grows_with_the_zeros_up_to_the_median():
+    positive = np.exp(np.random.default_rng(0).standard_normal(400))
+    units = [transforms._log1p(np.r_[np.zeros(n), positive]).unit for n in (1, 20, 100, 400, 4000)]
+    assert units[0] == units[1] == np.quantile(positive, 0.05) and units[3] == units[4] == np.median(positive)
+    assert units[1] < units[2] < units[3]
 
 
 def test_what_log1p_gives_back_is_never_negative():

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpbae.answering import advice
+from gpbae.answering import advice, wording
 from gpbae.answering.advice import SMALLEST_ESS, Trouble
 
 BLOCKS = ("decoder", "values", "inducing", "hyper-parameters", "latents")
@@ -29,9 +29,9 @@ def convergence(chains: np.ndarray) -> tuple[float, float]:
 
 
 def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, float]]) -> pd.DataFrame:
-    """One row per quantity: mean, sd, R-hat, ESS for function-space scalars; kinetic temperature for blocks."""
+    """One row per quantity, named in words: mean, sd, R-hat, ESS of function-space scalars; temperature of blocks."""
     nan = float("nan")
-    rows = [(name, c.mean(), c.std(), *convergence(c), nan, nan) for name, c in scalars.items()]
+    rows = [(wording.in_words(name), c.mean(), c.std(), *convergence(c), nan, nan) for name, c in scalars.items()]
     rows += [(f"block: {name}", nan, nan, nan, nan, *measured) for name, measured in temperatures.items()]
     return pd.DataFrame(rows, columns=["quantity", *COLUMNS]).set_index("quantity").astype(float)
 

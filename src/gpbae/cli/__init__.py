@@ -2,7 +2,7 @@
 
     app                                                   the entry point: commands and exit codes
     demo fit answers findings merging reproduce machine datasets  the commands
-    options terminal                                      what a user types, and what is printed
+    options misspelt terminal                             what a user types, and what is printed
     runs scores                                           a run's folder; hidden cells scored
     arguments expressions                                 a model's arguments as text
     reading roles dates parsing files                     a user's table: which column is what, how its cells are read

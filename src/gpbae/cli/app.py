@@ -10,6 +10,7 @@ import typer
 
 from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce, terminal
 from gpbae.errors import GpbaeError
+from gpbae.processes import watch
 
 FAILED = 1
 WAYS = ("cells", "blocks", "rows")
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given  # wherever it stands
     try:
-        with warnings.catch_warnings():
+        with watch.answered(), warnings.catch_warnings():
             warnings.showwarning = _showing(warnings.showwarning)
             app(args=_spelled_out([argument for argument in given if argument != "--debug"]), prog_name="gpbae")
     except GpbaeError as error:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae.cli import findings, options, reading, runs, scores, terminal
+from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal
 
 
 class Model(StrEnum):
@@ -36,7 +36,8 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: gpbae fit data.csv --inputs time --outputs 'temp_*' --groups station --out run --evaluate"
+    cls=misspelt.WithArguments,
+    epilog="Example: gpbae fit data.csv --inputs time --outputs 'temp_*' --groups station --out run --evaluate",
 )
 def fit(
     data: options.Data,

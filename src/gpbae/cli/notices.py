@@ -16,7 +16,12 @@ FEWEST = 3
 MANY = 0.2
 SHORTEST_SERIES = 3
 """Share of rows with inputs that another row has too: fewer are slips, or clocks that were turned back."""
+MANY_ZEROS = 0.2
+"""Share of zeros from which what is said of a column of log1p gives them too little chance to be passed over."""
 FAR, FAR_FOR_A_CODE = 5.0, 1.0
+
+
+WITH_ZEROS = " (log1p, as it has zeros)"
 
 
 def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]:
@@ -25,6 +30,7 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
         yield words
     if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
+        yield from _zeros(y[[name.removesuffix(WITH_ZEROS) for name in names if name.endswith(WITH_ZEROS)]])
     if isinstance(getattr(estimator, "decoder", None), Private):
         yield "Each column has a path of its own beside what the columns share. Change this with --set decoder=mlp."
     for name in y.columns:
@@ -79,8 +85,19 @@ def _logarithms(estimator: Any, y: Any, transform: Any) -> list[str]:
     kinds = choice.choose(estimator.likelihood, seen)[0].kinds(seen.values.shape[1])
     real = np.array([kind == "real" for kind in kinds])
     found = transforms.fit(transform, np.where(real, seen.values, np.nan), seen.frame.names())
-    how = {transforms.Log: "", transforms.Log1p: " (log1p, as it has zeros)"}
+    how = {transforms.Log: "", transforms.Log1p: WITH_ZEROS}
     return [f"{name}{how[type(t)]}" for name, t in zip(y.columns, found, strict=False) if type(t) in how]
+
+
+def _zeros(y: Any) -> Iterator[str]:
+    """No likelihood of ours has a mass at zero: what lies below zero is drawn as zero, which is too seldom."""
+    for name, share in (y == 0).sum().div(y.notna().sum()).items():
+        if share >= MANY_ZEROS:
+            yield (
+                f"{name} is 0 in {share:.0%} of its cells, and will be drawn as 0 less often: take its upper bounds, "
+                "not its chance of 0, and expect --evaluate to find fewer cells inside, as it counts zeros by that "
+                f"chance. For the chance, add a column of yes and no that says whether {name} is above 0."
+            )
 
 
 def _code(column: Any) -> tuple[float, int] | None:

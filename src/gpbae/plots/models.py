@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpbae.answering import wording
 from gpbae.errors import InputError
 from gpbae.overview import LEVEL, Overview, coverages
 from gpbae.plots.canvas import BLACK, BLUE, COLOURS, GREEN, GREY, VERMILION, canvas
@@ -131,7 +132,7 @@ def _inducing(axis, view: Overview, places: np.ndarray) -> None:
 def traces(model: Any, names: Sequence[str] | None = None) -> "Figure":
     """Log joint and scalars along each chain; `names` are keys of `model.scalars_()`."""
     view = Overview(model)
-    chosen = list(names) if names is not None else list(view.scalars)[: MOST_PANELS - 1]
+    chosen = [wording.in_words(name) for name in names] if names is not None else list(view.scalars)[: MOST_PANELS - 1]
     lines = {"log joint (with warm-up)": view.log_joint, **{name: view.scalars[name].T for name in chosen}}
     columns = min(3, len(lines))
     figure, axes = canvas(-(-len(lines) // columns), columns, (2.9 * columns, 1.9 * -(-len(lines) // columns)))

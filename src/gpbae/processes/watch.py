@@ -3,6 +3,7 @@
 Python's own handlers wait until compiled code returns; a thread that is woken by the signal itself answers at once.
 """
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -10,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,9 @@ SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if h
 PATIENCE, PATIENCE_COMPILING, USUAL = 55.0, 600.0, 5.0
 """Seconds without a block before a stall is called out, also while nothing has been compiled yet, and how many times
 the longest block so far must have passed: within a minute, where blocks take up to eleven seconds."""
+
+MOMENT = 0.3
+"""Seconds in which Python would have answered Ctrl-C by itself, were it not waiting for compiled code."""
 
 process_is_ours = False
 """Whether a second Ctrl-C may end the process: on the command line, not in somebody's session."""
@@ -85,10 +89,10 @@ class Watch:
                 continue
             count += 1
             if count == 1:
-                _say("Stopping after the sweeps under way, to keep them; once more leaves at once, without them.")
+                _say(_KEEPING if self.num_beats else _COMPILING)
                 self.when_asked()
             elif process_is_ours:
-                os._exit(128 + received[0])
+                _leave(received[0])
 
     def _look(self) -> None:
         waited = time.monotonic() - self.last
@@ -98,6 +102,59 @@ class Watch:
             _say(f"No sweep was finished for {waited:.0f} s (the longest took {self.longest:.1f} s). Where it stands:")
             if sys.__stderr__ is not None:
                 faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
+
+
+@contextlib.contextmanager
+def answered() -> Iterator[None]:
+    """Where no `Watch` is kept, Ctrl-C during compiled code is answered too: by a sentence, and a second one by the end
+    of the process.  For processes that are ours."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)
+    previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    listener = threading.Thread(target=_answer, args=(reading,), name="gpbae Ctrl-C", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(previous)
+        writing.close()
+        listener.join()
+        reading.close()
+
+
+def _answer(reading: socket.socket) -> None:
+    """Until the other end is closed.  Python may have its moment to stop by itself before anything is said."""
+    count = 0
+    while True:
+        try:
+            received = reading.recv(1)
+        except TimeoutError:
+            reading.settimeout(None)
+            _say(_COMPUTING)
+            continue
+        if not received:
+            return
+        if received[0] == signal.SIGINT:
+            count += 1
+            reading.settimeout(MOMENT if count == 1 else None)
+        if count > 1:
+            _leave(signal.SIGINT)
+
+
+_KEEPING = "Stopping after the sweeps under way, to keep them; once more leaves at once, without them."
+_COMPILING = "Stopping when the start is compiled and computed, to keep it; press Ctrl-C again to stop at once."
+_COMPUTING = "Stopping as soon as what is compiled or computed now is done; press Ctrl-C again to stop at once."
+_CURSOR = "\x1b[?25h"
+"""Bars of progress hide it, and have no time to bring it back."""
+
+
+def _leave(number: int) -> None:
+    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+        os.write(sys.__stderr__.fileno(), f"{_CURSOR}\n".encode())
+    os._exit(128 + number)
 
 
 def _say(text: str) -> None:

@@ -20,7 +20,7 @@ ABOUT_SCORES = (
     "Lower is better, but in a 90 % interval there should be 90 % of the cells."
 )
 OUTPUTS = (
-    "output[…] is the decoder's output at a cell, on the model's scale: its column, its row (counted from 0) and the "
+    "An output is the decoder's at a cell, on the model's scale: its column, its row (counted from 0) and the "
     "row's inputs; of arrays the numbers of row and column."
 )
 

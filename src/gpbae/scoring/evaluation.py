@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -104,6 +104,20 @@ class Holdout:
                 "choose a later start."
             )
         return hidden
+
+    def clusters(self, mask: Hidden, hidden: Hidden, x: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
+        """A number for every hidden cell, the same for cells that are wrong together: those of a block, else of a row;
+        a column that is hidden to its end counts as blocks."""
+        order = np.lexsort((np.arange(len(codes)) if x is None else x[:, 0], codes))
+        label = np.zeros((*hidden.shape, 2), int)
+        if self.how == "blocks":  # nothing visible lies between cells of a block
+            label[order, :, 0] = np.cumsum((mask & ~hidden)[order], axis=0)
+            label[..., 1] = np.arange(hidden.shape[1]) + hidden.shape[1] * codes[:, None]
+        elif isinstance(self.how, str):
+            label[..., 0] = np.arange(len(hidden))[:, None]
+        else:
+            label[order, :, 0] = np.arange(len(hidden))[:, None] // self.block_length
+        return np.unique(label[hidden], axis=0, return_inverse=True)[1].ravel()
 
 
 def _cells(mask, share, rng, order, codes):
@@ -212,8 +226,11 @@ def evaluate(
     are_classes = kinds[0] == "class"
     unit = np.where(are_classes, 1.0, tables.fit_scaler(seen.values, seen.mask & ~hidden, True).scale)
     lines = {}
+    together = holdout.clusters(seen.mask, hidden, positions, codes)
     for method, found in scores.items():
-        lines |= {(method, n): s for n, s in _by_column(found, truth, column, unit, are_classes, names).items()}
+        more = np.abs(found.error) - np.abs(own.error) if with_rivals else None
+        cells = Cells(truth, column, more, together)
+        lines |= {(method, n): s for n, s in _by_column(found, cells, unit, are_classes, names).items()}
     table = pd.DataFrame(lines).T
     table.index = table.index.set_names(["method", "column"])
     pit = {m: np.histogram(s.pit[np.isfinite(s.pit)], NUM_BINS, (0, 1))[0].tolist() for m, s in scores.items()}
@@ -280,19 +297,38 @@ def _masked(y, seen, hidden):
     return seen.frame.restore(np.where(hidden, np.nan, seen.values), seen.frame.index)
 
 
-def _by_column(scores: CellScores, truth, column, unit, are_classes, names) -> dict[str, dict[str, Any]]:
+class Cells(NamedTuple):
+    """Of every hidden cell: the truth, its column, how much larger its error is than that of the model (None where
+    there are no rivals), and a number that it shares with those that are wrong together."""
+
+    truth: np.ndarray
+    column: np.ndarray
+    more: np.ndarray | None
+    together: np.ndarray
+
+    def doubt(self, here: np.ndarray, unit: Any) -> dict[str, float]:
+        """The standard error of the difference between the MAE and that of the model."""
+        if self.more is None:
+            return {}
+        return {scoreboard.DOUBT: metrics.clustered_error(self.more[here] / unit, self.together[here])}
+
+
+def _by_column(scores: CellScores, cells: Cells, unit, are_classes, names) -> dict[str, dict[str, Any]]:
     """A summary for every column that has hidden cells, then for all of them, numbers and labels apart."""
+    truth, column = cells.truth, cells.column
     variance = np.array([np.var(truth[column == p]) if (column == p).any() else 0.0 for p in range(len(names))])
     variance = np.where(are_classes, np.nan, variance)
     found = {}
     for p, name in enumerate(names):
         if (here := column == p).any():
-            found[name] = summary(CellScores(*(part[here] for part in scores)), 1.0, variance[p])
+            of_these = CellScores(*(part[here] for part in scores))
+            found[name] = summary(of_these, 1.0, variance[p]) | cells.doubt(here, 1.0)
     of_labels = are_classes[column]
     are_mixed = of_labels.any() and not of_labels.all()
     wholes = {scoreboard.NUMBERS: ~of_labels, scoreboard.LABELS: of_labels} if are_mixed else {
         scoreboard.ALL: np.ones(len(column), bool)}  # fmt: skip
     for name, here in wholes.items():
         of_these = CellScores(*(part[here] for part in scores))
-        found[name] = summary(of_these, unit[column[here]], variance[column[here]])
+        scale = unit[column[here]]
+        found[name] = summary(of_these, scale, variance[column[here]]) | cells.doubt(here, scale)
     return found

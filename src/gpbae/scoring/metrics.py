@@ -111,3 +111,12 @@ def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:
     It does not change when either angle is turned, which latents are known up to.
     """
     return float(np.abs(np.mean(np.exp(1j * (a - b)))) - np.abs(np.mean(np.exp(1j * (a + b)))))
+
+
+def clustered_error(values: np.ndarray, cluster: np.ndarray) -> float:
+    """Standard error of a mean of values that belong together in clusters, and are independent between them:
+    √(G/(G−1) Σ_g (Σ_{i∈g} (vᵢ − v̄))²) / n; NaN for a single cluster."""
+    sums = np.bincount(np.unique(cluster, return_inverse=True)[1].ravel(), weights=values - np.mean(values))
+    if len(sums) < 2:
+        return float("nan")
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.sum(sums**2)) / len(values))

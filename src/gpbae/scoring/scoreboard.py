@@ -19,6 +19,8 @@ OF_NUMBERS = {name: name.upper() for name in ("mae", "rmse", "smse", "nlpd", "cr
 OF_LABELS = {"mae": "share wrong", "nlpd": "NLPD", "crps": "half the Brier score"}
 TIE, CLEAR = 0.02, 1.1
 """Errors that differ by less than the first, as a share, are as large; beyond the second ratio they clearly differ."""
+DOUBT, NUM_ERRORS = "doubt", 2
+"""Name of the standard error of the difference between a rival's MAE and the model's; within two, neither is better."""
 FEWEST_CELLS = 20
 """Of fewer, no error is called smaller than another."""
 MOST_NAMES = 8
@@ -109,6 +111,21 @@ class Duel(NamedTuple):
         return np.inf if self.theirs["mae"] > 0 else 1.0
 
     @property
+    def doubt(self) -> float:
+        """Standard error of the difference; 0 in evaluations of earlier releases, which have none."""
+        found = _number(self.theirs.get(DOUBT))
+        return found if np.isfinite(found) else 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the difference may be chance, or is too small to speak of."""
+        return self.is_chance or 1 - TIE <= self.ratio <= 1 + TIE
+
+    @property
+    def is_chance(self) -> bool:
+        return abs(self.theirs["mae"] - self.ours["mae"]) <= NUM_ERRORS * self.doubt
+
+    @property
     def errors(self) -> str:
         return f"{self.theirs['mae']:.3g} against {self.ours['mae']:.3g}"
 
@@ -118,8 +135,8 @@ def against_rivals(rows: Rows, model: str) -> list[str]:
     ways = list(dict.fromkeys(row["experiment"] for row in rows))
     overall = {way: _overall([row for row in rows if row["experiment"] == way], model) for way in ways}
     duels = {way: duel for way, duel in overall.items() if duel is not None}
-    won = {way: duel for way, duel in duels.items() if duel.ratio > 1 + TIE}
-    lost = {way: duel for way, duel in duels.items() if duel.ratio <= 1 + TIE}
+    won = {way: duel for way, duel in duels.items() if duel.ratio > 1 and not duel.is_open}
+    lost = {way: duel for way, duel in duels.items() if way not in won}
     said = [_lost(way, duel, model) for way, duel in lost.items()]
     if lost and won:
         said += [_won(way, duel, model) for way, duel in won.items()]
@@ -129,8 +146,9 @@ def against_rivals(rows: Rows, model: str) -> list[str]:
 
 
 def _lost(way: str, duel: Duel, model: str) -> str:
-    how = "better than" if duel.ratio < 1 - TIE else "as well as"
-    words = f"For hidden {way}, {duel.rival} did {how} {model} (MAE {duel.errors})"
+    how = "was about as good as" if duel.is_open else "did better than"
+    give_or_take = f"; the difference is known to ± {NUM_ERRORS * duel.doubt:.2g}" if duel.doubt else ""
+    words = f"For hidden {way}, {duel.rival} {how} {model} (MAE {duel.errors}{give_or_take})"
     theirs, ours = (_number(metrics.get("nlpd")) for metrics in (duel.theirs, duel.ours))
     if ours < theirs:
         words += f", though its distributions told less (NLPD {theirs:.3g} against {ours:.3g})"

@@ -18,6 +18,9 @@ Values = Float[np.ndarray, "*rows"]
 SKEWED = 1.0
 """Skewness from which "auto" takes logarithms of a column that is never negative."""
 
+FEWEST_BELOW = 0.05
+"""Share of the values above zero that lie below the unit of `log1p`, however few the zeros."""
+
 
 class Identity(NamedTuple):
     """t(y) = y."""
@@ -194,9 +197,12 @@ def never_below(observed: Values) -> str:
 
 
 def _log1p(observed: Values) -> Log1p:
-    """In units of what a column holds where it is not zero."""
+    """In units of what a column holds where it is not zero: of little where zeros are few, so that a single one, which
+    is a defect or a detection limit, leaves the others their logarithms; of the median where they are half, as of rain.
+    """
     positive = observed[observed > 0]
-    return Log1p(float(np.median(positive)) if len(positive) else 1.0)
+    level = np.clip(np.mean(observed == 0), FEWEST_BELOW, 0.5)
+    return Log1p(float(np.quantile(positive, level)) if len(positive) else 1.0)
 
 
 def _yeo_johnson(observed: Values) -> YeoJohnson:
