@@ -20,6 +20,7 @@ from gpbae.likelihoods import (
     NegativeBinomial,
     Poisson,
     StudentT,
+    classes,
 )
 
 RNG = np.random.default_rng(0)
@@ -392,3 +393,16 @@ def test_noise_never_falls_below_its_floor_and_is_shown_as_it_is():
     for family in (Gaussian, StudentT):
         with pytest.raises(InputError, match="floor must be at least 0 and below its noise"):
             family(0.3, floor=0.3)
+
+
+@pytest.mark.parametrize(("dtype", "rounding"), [(jnp.float32, 3e-7), (jnp.float64, 1e-15)])
+def test_softplus_has_the_sigmoid_as_slope_and_its_slope_as_curvature(dtype, rounding):
+    """Also at zero, where it is made of two pieces, and where an exponential would overflow."""
+    x = np.concatenate([np.linspace(-30.0, 30.0, 601), [0.0, 1e4, -1e4]])
+    p = scipy.special.expit(x)
+    slope = jax.grad(classes.softplus)
+    curvature = jax.vmap(jax.grad(slope))(jnp.asarray(x, dtype))
+    x = jnp.asarray(x, dtype)
+    np.testing.assert_allclose(classes.softplus(x), np.logaddexp(0, np.asarray(x, float)), rtol=rounding, atol=rounding)
+    np.testing.assert_allclose(jax.vmap(slope)(x), p, rtol=20 * rounding)
+    np.testing.assert_allclose(curvature, p * (1 - p), rtol=0, atol=rounding)

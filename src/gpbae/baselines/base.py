@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import ndtri
 
 from gpbae.answering.answers import LARGEST_ANSWER
 from gpbae.answering.predictive import Predictive
@@ -215,7 +215,7 @@ def _identity(x, y, mask, group) -> bytes:
 
 def normal_scores(num_draws: int, shape: tuple[int, ...], seed: int) -> Float[np.ndarray, "S ..."]:
     """Standard normal draws with exact mean and nearly exact spread in every cell: quantiles in random order."""
-    scores = stats.norm.ppf((np.arange(num_draws) + 0.5) / num_draws)
+    scores = ndtri((np.arange(num_draws) + 0.5) / num_draws)
     scores /= np.sqrt(np.mean(scores**2))
     rng = np.random.default_rng([seed, 17])
     order = np.argsort(rng.random((num_draws, *shape), dtype=np.float32), axis=0)

@@ -11,6 +11,24 @@ from gpbae.errors import InputError
 from gpbae.likelihoods.base import AbstractLikelihood, Cells, Kind, Mask, Outputs, first_bad
 
 
+@jax.custom_jvp
+def softplus(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log(1 + eˣ) to within the rounding of 1, with one exponential for the value and its slope."""
+    return _softplus_and_slope(x)[0]
+
+
+@softplus.defjvp
+def _softplus_jvp(primals, tangents):
+    value, slope = _softplus_and_slope(primals[0])
+    return value, slope * tangents[0]
+
+
+def _softplus_and_slope(x):
+    """Both from the exponential of −|x|, which cannot overflow."""
+    e = jnp.exp(-jnp.abs(x))
+    return jnp.maximum(x, 0) + jnp.log(1 + e), jnp.where(x >= 0, 1, e) / (1 + e)
+
+
 class Bernoulli(AbstractLikelihood):
     """y ∈ {0, 1} with log-odds η + o, o those of the column in the table: what a decoder knows nothing of is as likely
     as in the other rows, not a coin's toss."""
@@ -44,7 +62,7 @@ class Bernoulli(AbstractLikelihood):
 
     def log_prob(self, y: Cells, mask: Mask, eta: Outputs) -> Cells:
         y, odds = jnp.where(mask, y, 0), self.log_odds(eta)
-        return jnp.where(mask, y * odds - jax.nn.softplus(odds), 0)
+        return jnp.where(mask, y * odds - softplus(odds), 0)
 
     def mean(self, eta: Outputs) -> Cells:
         return jax.nn.sigmoid(self.log_odds(eta))

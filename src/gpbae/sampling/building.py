@@ -208,7 +208,7 @@ class Building:
             )
             chains.append(starting.start_chain(model, plan, table, decoder_of(key_decoder), encoder, noisy, key_chain))
         static = eqx.filter(encoder, eqx.is_inexact_array, inverse=True)
-        return jax.tree.map(lambda *a: jnp.stack(a), *chains), static
+        return starting.side_by_side(chains), static
 
 
 def _features(likelihood, y_values, mask) -> tuple[np.ndarray, np.ndarray]:

@@ -160,8 +160,7 @@ class Sampler:
 
     def _rescale(self) -> None:
         """Measure coordinate scales where the chains are and begin again from there with momentum at rest."""
-        position = self.chains.sampler.position
-        plain = jax.vmap(lambda p: sghmc.init(p, starting.unit_scale(p, self.plan)))(position)
+        plain = starting.plain(self.chains.sampler.position, self.plan)
         found = self._measure(self.chains._replace(sampler=plain), starting=True)
         self.chains = starting.with_scale(self.chains, found.scale, self.plan)
         self.stiffest = np.zeros(self.num_chains)

@@ -76,10 +76,11 @@ def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings
     """One SGHMC update; the preconditioner is read, never written."""
     gradient = standardised(state, gradient)
     draws = normal_like(key, gradient)
-    noise = jax.tree.map(jnp.zeros_like, state.preconditioner) if settings.noise is None else settings.noise
+    exact = jax.tree.map(lambda _: None, gradient)
+    noise = exact if settings.noise is None else jax.tree.map(lambda n, c: n * c**2, settings.noise, state.scale)
     moved = jax.tree.map(
-        lambda xi, g, v, p, n, c: _momentum_update(xi, g, v, p, n * c**2, settings),
-        draws, gradient, state.momentum, state.preconditioner, noise, state.scale,
+        lambda *leaves: _momentum_update(*leaves, settings),
+        draws, gradient, state.momentum, state.preconditioner, noise,
     )  # fmt: skip
     momentum, clamped = _unzip(moved, gradient)
     position = jax.tree.map(lambda p, c, v: p + c * v, state.position, state.scale, momentum)
@@ -88,15 +89,18 @@ def step(key: Key[Array, ""], state: State, gradient: PyTree, settings: Settings
 
 
 def _momentum_update(xi, gradient, momentum, preconditioner, noise, settings):
-    """New momentum of one leaf and the number of coordinates whose injected variance would be negative."""
+    """New momentum of one leaf and the share of coordinates whose injected variance would be negative: none, and not
+    worth a pass over them, where the gradient is exact."""
     dtype = gradient.dtype
     eta2, alpha, temperature = (
         a.astype(dtype) for a in (settings.step_size**2, settings.friction, settings.temperature)
     )
     m = jax.lax.rsqrt(preconditioner)
-    variance = 2 * temperature * eta2 * alpha * m - (eta2 * m) ** 2 * noise
-    moved = (1 - alpha) * momentum - eta2 * m * gradient + jnp.sqrt(jnp.maximum(variance, 0)) * xi
-    return moved, jnp.mean((variance < 0).astype(jnp.float64))
+    variance, share = 2 * temperature * eta2 * alpha * m, jnp.zeros(())
+    if noise is not None:
+        variance = variance - (eta2 * m) ** 2 * noise
+        share = jnp.mean((variance < 0).astype(jnp.float64))
+    return (1 - alpha) * momentum - eta2 * m * gradient + jnp.sqrt(jnp.maximum(variance, 0)) * xi, share
 
 
 def adapt(state: State, gradient: PyTree, temperature: Array) -> State:

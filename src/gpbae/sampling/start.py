@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ LOW_RANK_SHARE = 0.5
 NUM_NEIGHBOURS = 24
 NUM_ALIKE = 4
 ROWS_AT_A_TIME = 4096
+_gram = eqx.filter_jit(gram)  # one program, where every operation on its own would be one more to look up
 
 
 def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng: np.random.Generator) -> np.ndarray:
@@ -193,7 +195,7 @@ def _whole_groups(codes, rng):
 def _log_marginal(kernel, x, z, same, noise=0.1):
     """log N(z; 0, K + noise I) per channel, up to a constant."""
     f = kernel.features(jnp.asarray(x))
-    K = np.where(same, np.asarray(gram(kernel, f, f)), 0.0)
+    K = np.where(same, np.asarray(_gram(kernel, f, f)), 0.0)
     L = np.linalg.cholesky(K + noise * np.mean(np.diag(K)) * np.eye(len(K)))
     w = scipy.linalg.solve_triangular(L, z, lower=True)
     return -0.5 * float((w**2).sum()) - z.shape[1] * float(np.log(np.diag(L)).sum())

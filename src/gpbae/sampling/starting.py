@@ -41,6 +41,12 @@ def start_chain(
     return Chain(sampler, weights, optimiser, refresh, drawn, key_chain, jnp.zeros((), jnp.int64))
 
 
+@eqx.filter_jit
+def side_by_side(chains: list[Chain]) -> Chain:
+    """All chains as one, with an axis of chains in front."""
+    return jax.tree.map(lambda *a: jnp.stack(a), *chains)
+
+
 def unit_scale(position: Position, plan: Plan) -> Position:
     """Ones, one per coordinate but where coordinates trade places: amortised latents keep no row, and an inducing input
     may wander from where the energy is flat to where it is steep, so all of them take the pace of the steepest."""
@@ -53,6 +59,13 @@ def unit_scale(position: Position, plan: Plan) -> Position:
     return jax.tree_util.tree_map_with_path(ones, position)
 
 
+@eqx.filter_jit
+def plain(position: Position, plan: Plan) -> sghmc.State:
+    """Chains at rest in the coordinates they are given in."""
+    return jax.vmap(lambda p: sghmc.init(p, unit_scale(p, plan)))(position)
+
+
+@eqx.filter_jit
 def with_scale(chains: Chain, scale: Position, plan: Plan) -> Chain:
     """Chains at rest in new coordinates."""
     refresh = chains.refresh

@@ -54,6 +54,7 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
         state = state._replace(position=state.position._replace(local=newborn))
     part = take(state, selection, plan)
 
+    @jax.jit
     def product(direction):
         return _hessian_product(lambda p: model.gradient(p, batch)[0], part.position, direction)
 
