@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae import SGPBAE, load
+from gpbae import BAE, SGPBAE, load
+from gpbae.errors import InputError
 from gpbae.kernels import RBF, Matern32
 from gpbae.networks import MLP, Private
 from gpbae.sampling import start
@@ -38,6 +39,12 @@ def test_every_latent_has_a_kernel_of_its_own():
     assert len(private) == 4 and all(isinstance(k, Matern32) for k in private)
     assert len(SGPBAE(kernel=RBF(), decoder=Private())._given_kernels(4)) == 4
     assert len(SGPBAE(kernel=RBF())._given_kernels(4)) == 1
+
+
+@pytest.mark.parametrize("model", [BAE(decoder=Private()), SGPBAE(decoder=Private(), likelihood="heteroscedastic")])
+def test_paths_need_inputs_and_one_output_for_each_column(model):
+    with pytest.raises(InputError, match="Private"):
+        model.fit(X, RNG.normal(size=(60, 2)))
 
 
 @pytest.fixture(scope="module")

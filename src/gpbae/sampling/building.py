@@ -141,7 +141,14 @@ class Building:
 
     def _latent_dim(self, output_shape, features, known) -> int:
         """Of what the decoder takes: the latents asked for, or as many as suit the table, and those of the columns."""
-        return self._num_shared(output_shape, features, known) + networks.num_private(self.decoder, output_shape)
+        own = networks.num_private(self.decoder, output_shape)
+        if own and (not hasattr(self, "kernel") or own != features.shape[1]):
+            raise InputError(
+                "decoder=Private() gives each column a path over x, so it needs a model with a kernel and one output for "
+                f"each column; got {type(self).__name__} with {own} outputs for {features.shape[1]} columns. Use "
+                "decoder='auto'."
+            )
+        return self._num_shared(output_shape, features, known) + own
 
     def _num_shared(self, output_shape, features, known) -> int:
         if self.latent_dim is not None:
