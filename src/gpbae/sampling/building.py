@@ -144,8 +144,8 @@ class Building:
         own = networks.num_private(self.decoder, output_shape)
         if own and (not hasattr(self, "kernel") or own != features.shape[1]):
             raise InputError(
-                "decoder=Private() gives each column a path over x, so it needs a model with a kernel and one output for "
-                f"each column; got {type(self).__name__} with {own} outputs for {features.shape[1]} columns. Use "
+                "decoder=Private() gives each column a path over x, so it needs a model with a kernel and one output "
+                f"for each column; got {type(self).__name__} with {own} outputs for {features.shape[1]} columns. Use "
                 "decoder='auto'."
             )
         return self._num_shared(output_shape, features, known) + own
