@@ -61,7 +61,7 @@ def maximise(model: Regression, x: Array, valid: Array, y: Array, num_steps: int
             return 1e25, np.zeros_like(v)
         return float(value), np.asarray(gradient)
 
-    import scipy.optimize  # a quarter of a second that other models need not wait
+    import scipy.optimize  # other models need not wait for it
 
     bounds = [(v - 8.0, v + 8.0) for v in np.asarray(vector)]  # factors of e⁸ either way
     found = scipy.optimize.minimize(loss, np.asarray(vector), jac=True, method="L-BFGS-B", bounds=bounds,
