@@ -11,17 +11,14 @@ import numpy as np
 from gpbae import baselines, estimators
 from gpbae.cli import expressions
 from gpbae.errors import InputError
-from gpbae.networks import Private
 from gpbae.saving import settings
 
 LONG_TABLE = 400
 NOISE_FLOOR = 0.05
 """In standard deviations of a column.  Columns that follow from each other, as absolute humidity does from temperature
 and relative humidity, would be copied to a noise of 0.005, and chains between such walls hardly move."""
-CHOSEN = ("transform", "likelihood", "latent_dim", "decoder", "num_inducing")
+CHOSEN = ("transform", "likelihood", "latent_dim")
 """What `suited` chooses by the cells of a table."""
-MOST_PATHS = 12
-"""Columns that get a path of their own: each costs a factorisation of its own in every sweep."""
 WRITTEN = ("kernel", "likelihood", "decoder", "encoder", "weight_prior")
 
 
@@ -54,8 +51,8 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 
 def suited(name: str, y: Any) -> dict[str, Any]:
     """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a Student-t noise
-    for each column, in short tables of numbers a path of its own for each, and beyond a few hundred rows a number of
-    sweeps that ends in minutes.  Baselines are left as they are."""
+    for each column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they
+    are."""
     if not hasattr(estimators, name):
         return {}
     kinds = _kinds(y)
@@ -65,8 +62,6 @@ def suited(name: str, y: Any) -> dict[str, Any]:
         found["likelihood"] = _with_noises([column for column in kinds if column not in real])
     if real and len(kinds) > 3 and set(kinds.values()) <= {"real", "count"}:
         found["latent_dim"] = _num_latents(y)
-    if name == "SGPBAE" and len(real) == len(kinds) and 1 < len(real) <= MOST_PATHS and len(y) <= LONG_TABLE:
-        found |= {"decoder": Private(), "num_inducing": 48}
     return found | (short_run(len(y)) if len(y) > LONG_TABLE else {})
 
 

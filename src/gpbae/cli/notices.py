@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gpbae.cli import arguments, parsing
-from gpbae.networks import Private
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
@@ -31,8 +30,6 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
     if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
         yield from _zeros(y[[name.removesuffix(WITH_ZEROS) for name in names if name.endswith(WITH_ZEROS)]])
-    if isinstance(getattr(estimator, "decoder", None), Private):
-        yield "Each column has a path of its own beside what the columns share. Change this with --set decoder=mlp."
     for name in y.columns:
         if (found := _code(y[name])) is not None:
             value, count = found
