@@ -85,9 +85,9 @@ def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
         light = Light.AMBER if behind and light == Light.GREEN else light
         found = f"hold {_held(row)} cells" + (f"; too few in {', '.join(behind)}" if behind else "")
         words = (
-            "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, give "
-            "each of a few columns a path of its own (--set 'decoder=Private()' --set num_inducing=48), or try another "
-            "latent_dim or kernel. Scores by column are in the evaluation."
+            "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, "
+            "give each column a path of its own where there are few (--set 'decoder=Private()' --set num_inducing=48), "
+            "or try another latent_dim or kernel. Scores by column are in the evaluation."
         )
         yield Check(f"90 % intervals of hidden {row['experiment']}", found, light,
                     "" if light == Light.GREEN else words)  # fmt: skip
