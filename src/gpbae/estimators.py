@@ -170,6 +170,8 @@ class GPBAE(BAE):
             spatial, found = start.spatial_latents(y_values, seen.mask, seen.frame.event_shape, latent_dim, rng)
             if start.is_smoother(spatial, latents, kernels, x, codes, rng):
                 latents, told = spatial, found
+        if num := networks.num_private(self.decoder, seen.mask.shape[1:]):
+            told = np.column_stack([np.repeat(told[:, None], latent_dim - num, axis=1), seen.mask])
         return start.on_their_paths(latents, told, x, codes, kernels, rng)
 
     def _x_location(self, x_values):
@@ -198,7 +200,8 @@ class GPBAE(BAE):
     def _kernels(self, x, latents, codes, latent_dim, rng) -> tuple[AbstractKernel, ...]:
         given = self._given_kernels(latent_dim)
         own = zip(given, start.by_kernel(latents, len(given)), strict=True)
-        return tuple(start.choose_lengthscale(k, x, z, codes, rng) for k, z in own)
+        grid = start.SMOOTH_GRID if isinstance(self.decoder, networks.Private) else start.LENGTHSCALE_GRID
+        return tuple(start.choose_lengthscale(k, x, z, codes, rng, grid) for k, z in own)
 
     def _hyper(self, kernels) -> Hyper:
         if not self.latent_noise >= 0 or (self.sample_latent_noise and self.latent_noise == 0):

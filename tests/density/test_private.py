@@ -41,10 +41,33 @@ def test_every_latent_has_a_kernel_of_its_own():
     assert len(SGPBAE(kernel=RBF())._given_kernels(4)) == 1
 
 
-@pytest.mark.parametrize("model", [BAE(decoder=Private()), SGPBAE(decoder=Private(), likelihood="heteroscedastic")])
-def test_paths_need_inputs_and_one_output_for_each_column(model):
+REFUSED = {
+    "no inputs": (BAE, RNG.normal(size=(60, 2))),
+    "classes": (SGPBAE, pd.DataFrame({"a": RNG.normal(size=60), "kind": pd.Categorical(list("abc") * 20)})),
+    "pixels": (SGPBAE, RNG.normal(size=(60, 9, 9))),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_paths_need_inputs_and_one_output_for_each_of_a_few_columns(name):
+    model, y = REFUSED[name]
     with pytest.raises(InputError, match="Private"):
-        model.fit(X, RNG.normal(size=(60, 2)))
+        model(decoder=Private()).fit(X, y)
+
+
+def test_gaps_do_not_make_a_path_look_rough():
+    """A third of the cells hidden: private kernels start at no less than a tenth of the whole table's lengthscales."""
+    x = np.linspace(0, 10, 150)[:, None]
+    waves = np.column_stack([np.sin(0.9 * x[:, 0] + phase) for phase in (0.0, 1.0, 2.2)])
+    whole = waves * (1.0, 0.9, 1.1) + 0.3 * np.cos(np.outer(x[:, 0], (1.1, 1.3, 0.7)))
+    seen = np.where(RNG.random(whole.shape) < 0.33, np.nan, whole)
+
+    def lengthscales(y):
+        kernels = SGPBAE(latent_dim=1, decoder=Private())._prepare(x, y, None)[0].prior.hyper_reference.kernels
+        return np.array([float(np.exp(k.log_lengthscale[0])) for k in kernels[1:]])
+
+    ratio = lengthscales(seen) / lengthscales(whole)
+    assert np.all((ratio > 0.1) & (ratio < 10))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from gpbae.processes import progress
 from gpbae.scoring import cellscores, evaluation, metrics, rivals, scoreboard
@@ -99,21 +100,29 @@ def test_a_rival_that_does_as_well_is_named(theirs, nlpd, words):
 
 @pytest.mark.parametrize(("theirs", "verdict"), [(0.2, "about as good as"), (0.4, "about as good as"),
                                                  (0.1, "better than"), (0.5, None)])  # fmt: skip
-def test_a_difference_within_two_errors_is_no_verdict(theirs, verdict):
-    found = scoreboard.against_rivals([row("M", 0.3, doubt=None), row("line", theirs, 0.5, doubt=0.06)], "M")
+def test_a_difference_within_its_margin_is_no_verdict(theirs, verdict):
+    found = scoreboard.against_rivals([row("M", 0.3, doubt=None), row("line", theirs, 0.5, doubt=0.12)], "M")
     if verdict is None:
         assert found == []
     else:
         assert f"{verdict} M (MAE {theirs} against 0.3; the difference is known to ± 0.12)" in found[0]
 
 
-def test_errors_of_a_mean_count_clusters_not_cells():
+@pytest.mark.parametrize("doubt", [None, np.nan])
+def test_a_single_stretch_gives_no_verdict(doubt):
+    """A margin that is not known is not none: files say null, tables NaN."""
+    found = scoreboard.against_rivals([row("M", 0.3, doubt=0.0), row("line", 0.1, 0.5, doubt=doubt)], "M")
+    assert "about as good as M" in found[0] and "single stretch" in found[0]
+
+
+def test_margins_of_a_mean_count_clusters_not_cells():
     """Alone in its cluster every value counts; copies of a value count once, whatever their number."""
-    values = np.random.default_rng(0).standard_normal(40)
-    plain = values.std(ddof=1) / np.sqrt(40)
-    assert metrics.clustered_error(values, np.arange(40) * 3) == pytest.approx(plain)
-    assert metrics.clustered_error(np.repeat(values, 7), np.repeat(np.arange(40), 7)) == pytest.approx(plain)
-    assert np.isnan(metrics.clustered_error(values, np.zeros(40, int)))
+    values = np.random.default_rng(0).standard_normal(5)
+    low, high = stats.t.interval(0.95, 4, values.mean(), stats.sem(values))
+    margin = pytest.approx((high - low) / 2)
+    assert metrics.clustered_margin(values, np.arange(5) * 3) == margin
+    assert metrics.clustered_margin(np.repeat(values, 7), np.repeat(np.arange(5), 7)) == margin
+    assert np.isnan(metrics.clustered_margin(values, np.zeros(5, int)))
 
 
 def test_cells_of_a_block_are_one_cluster():
@@ -127,8 +136,10 @@ def test_cells_of_a_block_are_one_cluster():
     found[hidden] = holdout.clusters(mask, hidden, x, codes)
     assert found[2, 0] == found[4, 0] and found[6, 0] == found[7, 0]
     assert len({found[0, 0], found[0, 1], found[2, 0], found[6, 0]}) == 4
-    by_row = evaluation.Holdout("cells").clusters(mask, hidden, x, codes)
+    by_row = evaluation.Holdout("cells").clusters(mask, hidden, None, codes)
     assert by_row[0] == by_row[1] and len(set(by_row)) == 5
+    by_stretch = evaluation.Holdout("cells", block_length=2).clusters(mask, hidden, x, codes)
+    assert list(by_stretch) == [2, 2, 1, 0, 3, 3]
 
 
 def test_rivals_have_the_error_of_their_difference(mixed):

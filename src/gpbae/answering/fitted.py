@@ -31,7 +31,6 @@ class Fitted:
     x_columns_: list[str] | None
     groups_: np.ndarray
     grouped_: bool
-    decoder: Any
     seed: int
 
     def _fitted(self) -> None:
@@ -64,7 +63,7 @@ class Fitted:
     @property
     def num_shared_(self) -> int:
         """Latents that are not the path of one column: the representation of a row."""
-        return self.latent_dim_ - networks.num_private(self.decoder, (self.num_outputs_,))
+        return self.latent_dim_ - (self.num_outputs_ if isinstance(self.model_.decoder, networks.PrivateDecoder) else 0)
 
     def _flat_draws(self, chosen: np.ndarray) -> Position:
         """(chain · draw, ...) of the chosen draws."""

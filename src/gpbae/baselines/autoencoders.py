@@ -103,7 +103,7 @@ class VAE(Baseline):
     def _train(self, table: Table, say) -> None:
         rng = np.random.default_rng(self.seed)
         y, mask = np.asarray(table.y, float), np.asarray(table.mask)
-        self.latent_dim_ = self._latent_dim(self.frame_.event_shape, y, mask)
+        self.latent_dim_ = self._latent_dim(self.frame_.event_shape, y.shape[1], y, mask)
         seen = tables.Observations(y, mask, self.frame_)
         starting = self._starting_latents(self.likelihood_, y, seen, (y, mask), self.latent_dim_, rng)
         starting = self._settle_latents(starting, y, seen, np.asarray(table.x), np.asarray(table.group), rng)

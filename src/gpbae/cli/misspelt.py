@@ -36,6 +36,8 @@ def sentence(wrong: str, options: Sequence[str], given: Sequence[str]) -> str:
     if likeness == 1.0:  # one dash too few
         return f"{found}; write {option}."
     argument, closeness = _closest(ELSEWHERE.get(asked, asked), _forms(_arguments()))
+    if closeness >= ALIKE and (own := f"--{argument.replace('_', '-')}") in options:
+        return f"{found}; write {own} {_value(wrong, given)}."
     if max(closeness, likeness) < ALIKE:
         return f"{found}; `gpbae fit --help` has them all, and --set NAME=value sets an argument of the model."
     if closeness > likeness:

@@ -89,7 +89,7 @@ class Watch:
                 continue
             count += 1
             if count == 1:
-                _say(_KEEPING if self.num_beats else _COMPILING)
+                _say(_KEEPING if self.num_beats else _COMPILING if process_is_ours else _WAITING)
                 self.when_asked()
             elif process_is_ours:
                 _leave(received[0])
@@ -146,6 +146,7 @@ def _answer(reading: socket.socket) -> None:
 
 _KEEPING = "Stopping after the sweeps under way, to keep them; once more leaves at once, without them."
 _COMPILING = "Stopping when the start is compiled and computed, to keep it; press Ctrl-C again to stop at once."
+_WAITING = "Stopping when the start is compiled and computed, to keep it."
 _COMPUTING = "Stopping as soon as what is compiled or computed now is done; press Ctrl-C again to stop at once."
 _CURSOR = "\x1b[?25h"
 """Bars of progress hide it, and have no time to bring it back."""

@@ -23,6 +23,9 @@ LARGEST_REFRESHED = 100_000
 """Latents.  Beyond, moves that look at the whole table cost more than the minibatch steps between them."""
 
 
+MOST_PATHS = 64
+"""Columns that may have a path of their own, each with a kernel: a pixel is no column in this sense."""
+
 LARGEST_SEED = 2**62
 """Seeds are keys of 64 bits, some of them with a number added."""
 
@@ -50,7 +53,7 @@ class Building:
         features = _features(likelihood, y_values, seen.mask)
         output_shape = networks.widened(seen.frame.event_shape, likelihood.owners(num_columns))
         input_shape = seen.frame.event_shape if features[0].shape[1] == num_columns else features[0].shape[1:]
-        latent_dim = self._latent_dim(output_shape, *features)
+        latent_dim = self._latent_dim(output_shape, num_columns, *features)
         latents = self._starting_latents(likelihood, y_values, seen, features, latent_dim, rng)
         self.frame_, self.scaler_, self.groups_ = seen.frame, scaler, labels.labels
         self.x_columns_ = tables.column_names(x)
@@ -139,14 +142,14 @@ class Building:
             )
         return tuple(transforms.Identity() if i in odd else t for i, t in enumerate(wanted))
 
-    def _latent_dim(self, output_shape, features, known) -> int:
+    def _latent_dim(self, output_shape, num_columns, features, known) -> int:
         """Of what the decoder takes: the latents asked for, or as many as suit the table, and those of the columns."""
         own = networks.num_private(self.decoder, output_shape)
-        if own and (not hasattr(self, "kernel") or own != features.shape[1]):
+        if own and (not hasattr(self, "kernel") or own != num_columns or own > MOST_PATHS):
             raise InputError(
-                "decoder=Private() gives each column a path over x, so it needs a model with a kernel and one output "
-                f"for each column; got {type(self).__name__} with {own} outputs for {features.shape[1]} columns. Use "
-                "decoder='auto'."
+                "decoder=Private() gives each column a path over x, so it needs a model with a kernel, one output for "
+                f"each column and at most {MOST_PATHS} of them; got {type(self).__name__} with {own} outputs for "
+                f"{num_columns} columns. Use decoder='auto'."
             )
         return self._num_shared(output_shape, features, known) + own
 

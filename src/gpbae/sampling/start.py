@@ -13,6 +13,8 @@ from gpbae.kernels import AbstractKernel, gram
 
 LARGEST_SUBSAMPLE = 400
 LENGTHSCALE_GRID = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)
+SMOOTH_GRID = LENGTHSCALE_GRID[:4]
+"""For what is left of a column: where gaps have made it rough, a path between few inducing inputs would be noise."""
 SMALLEST_SHARE = 0.5
 LOW_RANK_SHARE = 0.5
 NUM_NEIGHBOURS = 24
@@ -32,11 +34,18 @@ def principal_latents(values: np.ndarray, mask: np.ndarray, latent_dim: int, rng
 
 
 def private_latents(values: np.ndarray, mask: np.ndarray, num_shared: int, rng: np.random.Generator) -> np.ndarray:
-    """Principal component scores, and of every column what they leave of it, with unit variance."""
+    """Principal component scores, and of every column what they leave of its known cells, with unit variance."""
     z = principal_latents(values, mask, num_shared, rng)
-    cells = np.where(mask, values, 0.0)
-    rest = np.where(mask, cells - z @ np.linalg.lstsq(z, cells, rcond=None)[0], 0.0)
-    return np.column_stack([z, rest / np.maximum(rest.std(axis=0), 1e-3)])
+    return np.column_stack([z, *(_left_of(y, seen, z) for y, seen in zip(values.T, mask.T, strict=True))])
+
+
+def _left_of(column: np.ndarray, seen: np.ndarray, latents: np.ndarray) -> np.ndarray:
+    """Residuals of a regression on latents, zero where nothing is known."""
+    rest = np.zeros(len(column))
+    if seen.any():
+        told = np.linalg.lstsq(latents[seen], column[seen], rcond=None)[0]
+        rest[seen] = column[seen] - latents[seen] @ told
+    return rest / max(rest[seen].std() if seen.any() else 0.0, 1e-3)
 
 
 def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int, ...], latent_dim: int,
@@ -63,16 +72,20 @@ def spatial_latents(values: np.ndarray, mask: np.ndarray, event_shape: tuple[int
 
 def on_their_paths(latents: np.ndarray, told: np.ndarray, x: np.ndarray, codes: np.ndarray,
                    kernels: Sequence[AbstractKernel], rng: np.random.Generator) -> np.ndarray:  # fmt: skip
-    """Rows that say nothing start where a GP through the nearest rows of their group passes, not at zero, where they
-    would hold it; every latent on a path of its own kernel, where there are several."""
+    """What no cell speaks of, rows (N,) or single latents of rows (N, C), starts where a GP through the nearest rows of
+    its group passes, not at zero, where it would hold it; every latent on a path of its own kernel, where there are
+    several."""
+    told = np.broadcast_to(told.reshape(len(told), -1), latents.shape)
     if told.all() or not told.any():
-        return np.where(told[:, None], latents, 0.0)
-    own = zip(by_kernel(latents, len(kernels)), kernels, strict=True)
-    return np.concatenate([_on_path(z, told, x, codes, k, rng) for z, k in own], axis=1)
+        return np.where(told, latents, 0.0)
+    own = zip(*(by_kernel(a, len(kernels)) for a in (latents, told)), kernels, strict=True)
+    return np.concatenate([_on_path(z, t[:, 0], x, codes, k, rng) for z, t, k in own], axis=1)
 
 
 def _on_path(latents, told, x, codes, kernel, rng):
     out = np.where(told[:, None], latents, 0.0)
+    if told.all() or not told.any():
+        return out
     chosen = choose_lengthscale(kernel, x[told], latents[told], codes[told], rng)
     features = np.asarray(chosen.features(jnp.asarray(x)))
     for group in np.unique(codes[~told]):
@@ -172,11 +185,12 @@ def _variances(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def choose_lengthscale(kernel: AbstractKernel, x: np.ndarray, z: np.ndarray, codes: np.ndarray,
-                       rng: np.random.Generator) -> AbstractKernel:  # fmt: skip
+                       rng: np.random.Generator, grid: Sequence[float] = LENGTHSCALE_GRID
+                       ) -> AbstractKernel:  # fmt: skip
     """Unset lengthscales: the median heuristic, shortened to where a GP explains the starting latents best."""
     rows = _whole_groups(codes, rng)
     same = codes[rows][:, None] == codes[rows][None]
-    candidates = [kernel.initialise(x, lengthscale_scale=s) for s in LENGTHSCALE_GRID]
+    candidates = [kernel.initialise(x, lengthscale_scale=s) for s in grid]
     scores = [_log_marginal(k, x[rows], z[rows], same) for k in candidates]
     return candidates[int(np.argmax(scores))]
 

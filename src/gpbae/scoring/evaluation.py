@@ -106,14 +106,14 @@ class Holdout:
         return hidden
 
     def clusters(self, mask: Hidden, hidden: Hidden, x: np.ndarray | None, codes: np.ndarray) -> np.ndarray:
-        """A number for every hidden cell, the same for cells that are wrong together: those of a block, else of a row;
-        a column that is hidden to its end counts as blocks."""
+        """A number for every hidden cell, the same for cells that are wrong together: those of a block, else of a
+        stretch as long as one, for rows depend on their neighbours; where there are no inputs, of a row."""
         order = np.lexsort((np.arange(len(codes)) if x is None else x[:, 0], codes))
         label = np.zeros((*hidden.shape, 2), int)
         if self.how == "blocks":  # nothing visible lies between cells of a block
             label[order, :, 0] = np.cumsum((mask & ~hidden)[order], axis=0)
             label[..., 1] = np.arange(hidden.shape[1]) + hidden.shape[1] * codes[:, None]
-        elif isinstance(self.how, str):
+        elif x is None:
             label[..., 0] = np.arange(len(hidden))[:, None]
         else:
             label[order, :, 0] = np.arange(len(hidden))[:, None] // self.block_length
@@ -307,10 +307,10 @@ class Cells(NamedTuple):
     together: np.ndarray
 
     def doubt(self, here: np.ndarray, unit: Any) -> dict[str, float]:
-        """The standard error of the difference between the MAE and that of the model."""
+        """Half the 95 % interval of the difference between the MAE and that of the model."""
         if self.more is None:
             return {}
-        return {scoreboard.DOUBT: metrics.clustered_error(self.more[here] / unit, self.together[here])}
+        return {scoreboard.DOUBT: metrics.clustered_margin(self.more[here] / unit, self.together[here])}
 
 
 def _by_column(scores: CellScores, cells: Cells, unit, are_classes, names) -> dict[str, dict[str, Any]]:

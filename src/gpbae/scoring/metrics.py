@@ -113,10 +113,12 @@ def circular_correlation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(np.mean(np.exp(1j * (a - b)))) - np.abs(np.mean(np.exp(1j * (a + b)))))
 
 
-def clustered_error(values: np.ndarray, cluster: np.ndarray) -> float:
-    """Standard error of a mean of values that belong together in clusters, and are independent between them:
-    √(G/(G−1) Σ_g (Σ_{i∈g} (vᵢ − v̄))²) / n; NaN for a single cluster."""
+def clustered_margin(values: np.ndarray, cluster: np.ndarray, level: float = 0.95) -> float:
+    """Half the interval of a mean of values that belong together in clusters, and are independent between them: that of
+    Student's t with G − 1 degrees times √(G/(G−1) Σ_g (Σ_{i∈g} (vᵢ − v̄))²) / n; NaN for a single cluster."""
+    from scipy.special import stdtrit
+
     sums = np.bincount(np.unique(cluster, return_inverse=True)[1].ravel(), weights=values - np.mean(values))
-    if len(sums) < 2:
+    if (num := len(sums)) < 2:
         return float("nan")
-    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.sum(sums**2)) / len(values))
+    return float(stdtrit(num - 1, 0.5 + level / 2) * np.sqrt(num / (num - 1) * np.sum(sums**2)) / len(values))

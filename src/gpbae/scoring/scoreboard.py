@@ -19,7 +19,7 @@ OF_NUMBERS = {name: name.upper() for name in ("mae", "rmse", "smse", "nlpd", "cr
 OF_LABELS = {"mae": "share wrong", "nlpd": "NLPD", "crps": "half the Brier score"}
 TIE, CLEAR = 0.02, 1.1
 """Errors that differ by less than the first, as a share, are as large; beyond the second ratio they clearly differ."""
-DOUBT, NUM_ERRORS = "doubt", 2
+DOUBT = "doubt"
 """Name of the standard error of the difference between a rival's MAE and the model's; within two, neither is better."""
 FEWEST_CELLS = 20
 """Of fewer, no error is called smaller than another."""
@@ -112,9 +112,10 @@ class Duel(NamedTuple):
 
     @property
     def doubt(self) -> float:
-        """Standard error of the difference; 0 in evaluations of earlier releases, which have none."""
-        found = _number(self.theirs.get(DOUBT))
-        return found if np.isfinite(found) else 0.0
+        """Half the interval of the difference: infinite where one block says nothing of it, 0 in evaluations of earlier
+        releases, which have none."""
+        found = _number(self.theirs.get(DOUBT, 0.0))
+        return found if np.isfinite(found) else np.inf
 
     @property
     def is_open(self) -> bool:
@@ -123,7 +124,7 @@ class Duel(NamedTuple):
 
     @property
     def is_chance(self) -> bool:
-        return abs(self.theirs["mae"] - self.ours["mae"]) <= NUM_ERRORS * self.doubt
+        return abs(self.theirs["mae"] - self.ours["mae"]) <= self.doubt
 
     @property
     def errors(self) -> str:
@@ -147,7 +148,8 @@ def against_rivals(rows: Rows, model: str) -> list[str]:
 
 def _lost(way: str, duel: Duel, model: str) -> str:
     how = "was about as good as" if duel.is_open else "did better than"
-    give_or_take = f"; the difference is known to ± {NUM_ERRORS * duel.doubt:.2g}" if duel.doubt else ""
+    known = f"is known to ± {duel.doubt:.2g}" if np.isfinite(duel.doubt) else "of a single stretch may be chance"
+    give_or_take = f"; the difference {known}" if duel.doubt else ""
     words = f"For hidden {way}, {duel.rival} {how} {model} (MAE {duel.errors}{give_or_take})"
     theirs, ours = (_number(metrics.get("nlpd")) for metrics in (duel.theirs, duel.ours))
     if ours < theirs:
