@@ -126,13 +126,13 @@ class Baseline(Contract):
         """Predictive distribution of y at new inputs, cell by cell."""
         self._fitted()
         rows, index = self._rows(x, None, groups), tables.row_index(x)
-        return self._predictive(self._eta(rows), index)
+        return self._answer(rows, index)
 
     def impute(self, x: Any = None, y: Any = None, groups: Any = None) -> Predictive:
         """Every cell given the observed cells; `.filled` is y with its gaps at the mean."""
         self._fitted()
         seen = self._observations(y)
-        answer = self._predictive(self._eta(self._rows(x, seen, groups)), seen.frame.index)
+        answer = self._answer(self._rows(x, seen, groups), seen.frame.index)
         filled = np.where(seen.mask, seen.values, answer.point_values)
         answer.filled = seen.frame.decode(filled, seen.frame.index)  # type: ignore[attr-defined]
         return answer
@@ -152,6 +152,9 @@ class Baseline(Contract):
         from gpbae.saving import io
 
         io.save(self, path)
+
+    def _answer(self, rows: Table, index: Any) -> Predictive:
+        return self._predictive(self._eta(rows), index)
 
     def _eta(self, rows: Table) -> Float[np.ndarray, "S N P"]:
         """Draws of the decoder's output for given rows."""
@@ -203,10 +206,10 @@ class Baseline(Contract):
         """Draws of an answer: as many as asked for and memory allows."""
         return int(min(self.num_draws, max(2, LARGEST_ANSWER // rows.y.size)))
 
-    def _predictive(self, eta: Float[np.ndarray, "S N P"], index: Any) -> Predictive:
-        S = eta.shape[0]
-        likelihood = jax.tree.map(lambda a: jnp.broadcast_to(a, (S, *a.shape)), self.likelihood_)
-        return Predictive(np.asarray(eta)[:, None], likelihood, self.scaler_, self.frame_, index, self.seed)
+    def _predictive(self, eta: Float[np.ndarray, "S N P"], index: Any, likelihood: Any = None, kind=Predictive):
+        """Draws of the latents under the one decoder there is, so nothing of their spread is the decoder's."""
+        alone = jax.tree.map(lambda a: a[None], self.likelihood_ if likelihood is None else likelihood)
+        return kind(np.asarray(eta)[None], alone, self.scaler_, self.frame_, index, self.seed)
 
 
 def _identity(x, y, mask, group) -> bytes:
