@@ -12,7 +12,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from gpbae import gp, kernels, likelihoods
+from gpbae.answering.predictive import Predictive
 from gpbae.baselines.base import Baseline, normal_scores
+from gpbae.baselines.mixtures import Drawn, MixturePredictive, widened
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, AbstractKernel
 from gpbae.linalg import cholesky
@@ -96,8 +98,8 @@ def unblocked(values: Float[np.ndarray, "G q"], blocks: np.ndarray, num_rows: in
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class IGP(Baseline):
-    """Exact Gaussian-process regression of every column on its own: correlations between columns are not modelled.
+class GaussianProcesses(Baseline):
+    """Regressions on columns of numbers; an answer is a mixture of normals, one for each draw of what they are given.
 
     kernel : a value of `gpbae.kernels` or "auto", an RBF with a lengthscale per input.
     noise : where the noise's standard deviation starts, in units of the standardised column.
@@ -110,6 +112,25 @@ class IGP(Baseline):
 
     def _likelihood(self, seen):
         return likelihoods.Gaussian(noise=self.noise, per_column=True)
+
+    def _drawn(self, rows: Table) -> Drawn:
+        raise NotImplementedError
+
+    def _answer(self, rows: Table, index: Any) -> Predictive:
+        found = self._drawn(rows)
+        answer = self._predictive(found.eta, index, kind=MixturePredictive)
+        answer.components = self._predictive(found.mean, index, widened(self.likelihood_, found.sd))
+        return answer
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class IGP(GaussianProcesses):
+    """Exact Gaussian-process regression of every column on its own: correlations between columns are not modelled.
+
+    kernel : a value of `gpbae.kernels` or "auto", an RBF with a lengthscale per input.
+    noise : where the noise's standard deviation starts, in units of the standardised column.
+    num_steps : most iterations of L-BFGS per column.
+    """
 
     def _train(self, table: Table, say) -> None:
         check_size(self, table)
@@ -134,7 +155,7 @@ class IGP(Baseline):
         return starting_kernel(given, np.asarray(table.x)[seen], np.asarray(table.y, float)[seen, column],
                                np.asarray(table.group)[seen], self.seed)  # fmt: skip
 
-    def _eta(self, rows: Table):
+    def _drawn(self, rows: Table) -> Drawn:
         x, y, mask, blocks, inside = columns(self._evidence(rows))
         asked = tables.arrange(np.asarray(rows.group), blocks.shape[0])
         query = blocked(np.asarray(rows.x), asked)
@@ -144,7 +165,8 @@ class IGP(Baseline):
             known = jnp.asarray(inside & blocked(mask[:, p], blocks))
             m, v = marginals(model, x, known, jnp.asarray(blocked(y[:, p], blocks)), query)
             mean[:, p], sd[:, p] = unblocked(m, asked, shape[0]), np.sqrt(unblocked(v, asked, shape[0]))
-        return mean + sd * normal_scores(self._num_answers(rows), shape, self.seed)
+        eta = mean + sd * normal_scores(self._num_answers(rows), shape, self.seed)
+        return Drawn(eta, mean[None], sd[None])
 
 
 def columns(table: Table) -> tuple[Array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
