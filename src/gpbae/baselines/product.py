@@ -32,7 +32,8 @@ LARGEST_GRID = 512
 
 
 class LowRank(AbstractLaw):
-    """Prior N(0, K) with K = AᵀA + diag(residual) + α²; q is the encoder's own normal, row by row.
+    """Prior N(0, K) with K = AᵀA + diag(residual) + α², one kernel for all channels; q is the encoder's own normal, row
+    by row.
 
     KL(q ‖ p) = −Σ log N(μ; 0, K) + ½ Σ (K⁻¹)ₙₙ σₙ² − ½ Σ log 2πe σₙ², by Woodbury in O(N M²).
     """
@@ -46,28 +47,47 @@ class LowRank(AbstractLaw):
 
     def _values(self, evidence: Evidence):
         G, n, C = evidence.mean.shape
-        projection = gp.sparse_projection(self.kernels, evidence.x.reshape(G * n, -1), self.inducing)
+        projection = gp.sparse_projection(self.kernels, _flat(evidence.x), self.inducing)
         told = evidence.informed.reshape(-1)
         blocks = jnp.where(told, jnp.arange(G * n), G * n).reshape(G, n)
         mean = jnp.where(told[:, None], evidence.mean.reshape(G * n, C), 0.0)
         return projection, gp.values_posterior(projection, mean, jnp.exp(2 * self.log_noise), blocks)
 
     def at(self, evidence: Evidence, query: Evidence, scale: Array) -> Law:
-        """Rows with something observed have the encoder's law; others follow from the process."""
+        """Rows with something observed have the encoder's law; others follow from the process.
+
+        Var z* = E_q Var[z* | z] + Var_q E[z* | z], the second being Σₙ sₙ² (bᵀ Λ⁻¹ aₙ / ownₙ)².
+        """
         projection, law = self._values(evidence)
         root = solve_triangular(law.factor, _eyes(law.factor))
         C = evidence.mean.shape[-1]
         mean, variance = sparse_marginals(self.kernels, self.inducing, query.x, law.mean, _channels(root, C))
-        variance = variance + jnp.exp(2 * self.log_noise)
+        variance = variance + jnp.exp(2 * self.log_noise) + self._of_encoder(evidence, query, projection, root)
         told = query.informed[..., None]
         found = self._divergence(evidence, projection, law, root)
         return Law(jnp.where(told, query.mean, mean), jnp.where(told, query.variance, variance), found)
 
-    def _divergence(self, evidence: Evidence, projection, law, root) -> Array:
-        G, n, _ = evidence.mean.shape
+    def divergence(self, evidence: Evidence) -> Array:
+        """KL(q ‖ p) alone."""
+        projection, law = self._values(evidence)
+        return self._divergence(evidence, projection, law, solve_triangular(law.factor, _eyes(law.factor)))
+
+    def _of_encoder(self, evidence: Evidence, query: Evidence, projection, root) -> Float[Array, "G q C"]:
+        """Var_q E[z* | z]: what the encoder does not know of the rows conditioned on."""
+        A, own = self._by_group(evidence, projection)
+        B, _ = self._by_group(query, gp.sparse_projection(self.kernels, _flat(query.x), self.inducing))
+        gain = jnp.swapaxes(root @ B, -1, -2) @ (root @ A) / own[:, :, None]
+        return gain[:, 0] ** 2 @ jnp.where(evidence.informed[..., None], evidence.variance, 0.0)
+
+    def _by_group(self, rows: Evidence, projection) -> tuple[Float[Array, "G k M n"], Float[Array, "G k n"]]:
+        """Weights of every row, and the variance that is its own: residual + α²."""
+        G, n = rows.informed.shape
         k, M = projection.weights.shape[:2]
         A = jnp.moveaxis(projection.weights.reshape(k, M, G, n), 2, 0)
-        own = jnp.moveaxis(projection.residual.reshape(k, G, n), 1, 0) + jnp.exp(2 * self.log_noise)
+        return A, jnp.moveaxis(projection.residual.reshape(k, G, n), 1, 0) + jnp.exp(2 * self.log_noise)
+
+    def _divergence(self, evidence: Evidence, projection, law, root) -> Array:
+        A, own = self._by_group(evidence, projection)
         precision = 1 / own - jnp.sum((root @ A) ** 2, axis=-2) / own**2
         told = evidence.informed[..., None]
         s2 = jnp.where(told, evidence.variance, 1.0)
@@ -78,6 +98,10 @@ class LowRank(AbstractLaw):
     def trained(self) -> "LowRank":
         learned = _which(self.kernels, self.learn_kernel), False, True
         return eqx.tree_at(lambda q: (q.kernels, q.inducing, q.log_noise), self, learned)
+
+
+def _flat(rows: Float[Array, "G n D"]) -> Float[Array, "_ D"]:
+    return rows.reshape(-1, rows.shape[-1])
 
 
 class Memory(NamedTuple):
