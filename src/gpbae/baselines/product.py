@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from gpbae import gp
 from gpbae.baselines.autoencoders import SGPVAE
@@ -111,25 +111,36 @@ class Memory(NamedTuple):
     variance: Float[Array, "N C"]
 
 
-def remembered_bound(model: VariationalAutoencoder, table: Table, batching: Batching, memory: Memory, key):
-    """The bound with the rows outside the batch as they were last encoded, so that the prior sees the whole table.
+def recalled(memory: Memory, fresh: Memory, rows: Int[Array, " B"], scale: Array) -> Memory:
+    """The table as last encoded, the batch's rows as now.
 
-    Gradients of the batch's own rows count N/B times, as those of the likelihood do.
+    Their gradients count N/B times, and as often as a row was drawn: so they are those of the whole table on average.
     """
+
+    def written(old, new):
+        value = jax.lax.stop_gradient(new)
+        return old.at[rows].set(value) + jnp.zeros_like(old).at[rows].add(scale * (new - value))
+
+    return jax.tree.map(written, memory, fresh)
+
+
+def remembered_divergence(latents: LowRank, table: Table, memory: Memory) -> Array:
+    """KL(q ‖ p) of all rows as remembered."""
+    blocks = table.group_rows
+    informed = gp.gather(jnp.any(table.mask, axis=1), blocks)
+    spread = jnp.where(informed[..., None], gp.gather(memory.variance, blocks), 1.0)
+    return latents.divergence(Evidence(gp.gather(table.x, blocks), informed, gp.gather(memory.mean, blocks), spread))
+
+
+def remembered_bound(model: VariationalAutoencoder, table: Table, batching: Batching, memory: Memory, key):
+    """The bound with the rows outside the batch as they were last encoded, so that the prior sees the whole table."""
     key_rows, key_latents = jax.random.split(key)
     selection = batching.select(key_rows, table)
     batch = batching.batch(table, selection)
     mean, variance = pseudo_observations(model.outputs(batch.x, batch.y, batch.mask))
     z = mean + jnp.sqrt(variance) * jax.random.normal(key_latents, mean.shape, mean.dtype)
-    counted = lambda a: jax.lax.stop_gradient(a) + batch.scale * (a - jax.lax.stop_gradient(a))  # noqa: E731
-    written = lambda old, new: old.at[selection.rows].set(new)  # noqa: E731
-    whole = Memory(written(memory.mean, counted(mean)), written(memory.variance, counted(variance)))
-    blocks = table.group_rows
-    informed = gp.gather(jnp.any(table.mask, axis=1), blocks)
-    spread = jnp.where(informed[..., None], gp.gather(whole.variance, blocks), 1.0)
-    evidence = Evidence(gp.gather(table.x, blocks), informed, gp.gather(whole.mean, blocks), spread)
-    law = model.latents.at(evidence, evidence, jnp.ones(()))
-    loss = law.divergence - batch.scale * model.log_likelihood(z, batch)
+    whole = recalled(memory, Memory(mean, variance), selection.rows, batch.scale)
+    loss = remembered_divergence(model.latents, table, whole) - batch.scale * model.log_likelihood(z, batch)
     return loss / table.x.shape[0], jax.lax.stop_gradient(whole)
 
 
