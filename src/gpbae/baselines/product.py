@@ -24,7 +24,7 @@ from gpbae.baselines.latents import (
 from gpbae.baselines.variational import VariationalAutoencoder, train
 from gpbae.errors import InputError
 from gpbae.gp import Kernels
-from gpbae.kernels import Embed
+from gpbae.kernels import Embed, label_columns
 from gpbae.linalg import solve_triangular
 from gpbae.sampling.batches import Batching, FullBatch, RowBatch, Table
 
@@ -150,6 +150,7 @@ class GPPVAE(SGPVAE):
 
     kernel : with `Embed` outermost, a product of a kernel on the views and a linear one on the objects' vectors: its
         low-rank form is then exact on all views × a basis of the vectors; else num_inducing inputs approximate it.
+        One for all latents.
     latent_noise : where the standard deviation of the latents' own noise starts.
     """
 
@@ -160,14 +161,18 @@ class GPPVAE(SGPVAE):
         if not self.latent_noise > 0:
             raise InputError(f"latent_noise must be above 0; got {self.latent_noise!r}.")
         found = self._chosen_kernels(table, latents, rng)
+        if len(found) != 1:
+            raise InputError(
+                f"GPPVAE has one kernel for all latents; got {len(found)}. Pass one, or use SGPVAE, which takes a list."
+            )
         noise = jnp.log(jnp.asarray(float(self.latent_noise)))
-        return LowRank(found[:1], self._inducing(found[0], table, rng), noise, self.learn_kernel)
+        return LowRank(found, self._inducing(found[0], table, rng), noise, self.learn_kernel)
 
     def _inducing(self, kernel, table: Table, rng):
         if not isinstance(kernel, Embed):
             return super()._inducing(kernel, table, rng)
         views = np.unique(np.delete(np.asarray(table.x), kernel.column, axis=1), axis=0)
-        if len(views) * kernel.dim > LARGEST_GRID:
+        if len(views) * kernel.dim > LARGEST_GRID or not _is_linear_in_vectors(kernel, views[0]):
             return super()._inducing(kernel, table, rng)
         grid = [np.concatenate([view, basis]) for view in views for basis in np.eye(kernel.dim)]
         return jnp.asarray(np.stack(grid))
@@ -180,6 +185,16 @@ class GPPVAE(SGPVAE):
         memory = Memory(*_encoded(model, table))
         self.model_, _ = train(model, table, batching, remembered_bound, self.num_steps, self.learning_rate, key, say,
                                memory, self._show)  # fmt: skip
+
+
+def _is_linear_in_vectors(kernel: Embed, view: np.ndarray) -> bool:
+    """Whether k((x, v), ·) is linear in v: views × a basis of the vectors then carry the whole process."""
+    if len(label_columns(kernel, len(view) + 1)) > 1:
+        return False
+    v, w, other = np.random.default_rng(0).standard_normal((3, kernel.dim))
+    point = lambda vector: jnp.asarray(np.concatenate([view, vector]))  # noqa: E731
+    k = lambda vector: float(kernel(point(vector), point(other)))  # noqa: E731
+    return bool(np.isclose(k(v + 2 * w), k(v) + 2 * k(w), rtol=1e-6))
 
 
 @eqx.filter_jit
