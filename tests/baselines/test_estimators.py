@@ -241,6 +241,50 @@ def test_errors_are_one_sentence():
         baselines.CVAE().fit(None, y)
 
 
+NO_STEPS = {**SMALL, **NETWORKS, "num_steps": 0}
+
+
+def test_a_product_kernel_is_one_and_its_grid_is_for_linear_vectors():
+    x, y = wavy()
+    with pytest.raises(InputError, match="one kernel for all latents; got 2"):
+        baselines.GPPVAE(**{**NO_STEPS, "latent_dim": 2}, kernel=[RBF(), RBF()]).fit(x, y)
+    labelled = np.column_stack([np.tile(np.arange(4.0), 3), np.repeat(np.arange(3.0), 4)])
+    bent = Embed(Select(Periodic(period=6.0, lengthscale=1.0), (0,)) * Select(RBF(lengthscale=1.0), (1, 2)), 1, 3, 2)
+    model = baselines.GPPVAE(**NO_STEPS, kernel=bent, num_inducing=5, standardise=False).fit(labelled, y.fillna(0.0))
+    assert model.model_.latents.inducing.shape == (5, 3)  # not the 4 × 2 of views × basis
+
+
+@pytest.mark.parametrize("kind", [baselines.IGP, baselines.GPAR])
+def test_labels_are_not_regressed_on(kind):
+    x, y = wavy()
+    for cells in (["calm", "wild", "rough"] * 4, [True, False] * 6):
+        with pytest.raises(InputError, match=f"{kind.__name__} regresses on numbers.*: sea"):
+            kind(**SMALL).fit(x, y.assign(sea=cells))
+
+
+def test_questions_are_checked_before_they_are_answered():
+    x, y = wavy()
+    with pytest.raises(GpbaeError, match="not fitted"):
+        baselines.IGP().score(x, y)
+    model = baselines.VAE(**NO_STEPS).fit(x, y)
+    for wrong in (1.0, np.zeros((0, 1)), np.array([[np.nan]])):
+        with pytest.raises(InputError, match="x must"):
+            model.predict(wrong)
+    with pytest.raises(InputError, match="same number of rows"):
+        model.impute(x[:3], y)
+    assert model.predict(x, num_draws=5).samples.shape[0] == model.impute(x, y, num_draws=5).samples.shape[0] == 5
+    with pytest.raises(InputError, match="num_draws must be a whole number"):
+        model.predict(x, num_draws=0)
+
+
+def test_default_batches_take_groups_longer_than_a_batch():
+    rng = np.random.default_rng(0)
+    x, y, groups = np.arange(600.0)[:, None], rng.standard_normal((600, 2)), np.repeat(["a", "b"], 300)
+    baselines.DeepSVIGP(**NO_STEPS, num_inducing=3, kernel=RBF(lengthscale=9.0)).fit(x, y, groups)
+    with pytest.raises(InputError, match="batch_size=None, or at least 300"):
+        baselines.SVGPVAE(**NO_STEPS, num_inducing=3, kernel=RBF(lengthscale=9.0)).fit(x, y, groups)
+
+
 # Training.
 
 

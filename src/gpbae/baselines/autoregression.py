@@ -71,12 +71,12 @@ class GPAR(GaussianProcesses):
             total = total + Select(Linear(), earlier) if self.linear else total
         return total
 
-    def _drawn(self, rows: Table) -> Drawn:
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
         """Draws along the row of outputs, each fed to those after it; observed cells enter as they are."""
         evidence = self._evidence(rows)
         chain = _Conditioning(evidence, self.order_, self.denoise)
         asked = tables.arrange(np.asarray(rows.group), chain.blocks.shape[0])
-        S, (N, P) = self._num_answers(rows), rows.y.shape
+        S, (N, P) = num_draws, rows.y.shape
         scores, noises = normal_scores(S, (N, P), self.seed), normal_scores(S, (N, P), self.seed + 2**16)
         inputs = np.zeros((S, N, P))
         eta, means, sds = np.empty((3, S, N, P))

@@ -111,13 +111,20 @@ class GaussianProcesses(Baseline):
     num_steps: int = 200
 
     def _likelihood(self, seen):
+        codings = seen.frame.codings or ()
+        names = [str(n) for n, c in zip(seen.frame.names(), codings, strict=False) if c.holds in ("labels", "truth")]
+        if names:
+            raise InputError(
+                f"{type(self).__name__} regresses on numbers; columns of labels, and of yes and no, need another "
+                f"likelihood: {', '.join(names[:8])}. Leave such columns out, or use SGPBAE."
+            )
         return likelihoods.Gaussian(noise=self.noise, per_column=True)
 
-    def _drawn(self, rows: Table) -> Drawn:
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
         raise NotImplementedError
 
-    def _answer(self, rows: Table, index: Any) -> Predictive:
-        found = self._drawn(rows)
+    def _answer(self, rows: Table, index: Any, num_draws: int) -> Predictive:
+        found = self._drawn(rows, num_draws)
         answer = self._predictive(found.eta, index, kind=MixturePredictive)
         answer.components = self._predictive(found.mean, index, widened(self.likelihood_, found.sd))
         return answer
@@ -155,7 +162,7 @@ class IGP(GaussianProcesses):
         return starting_kernel(given, np.asarray(table.x)[seen], np.asarray(table.y, float)[seen, column],
                                np.asarray(table.group)[seen], self.seed)  # fmt: skip
 
-    def _drawn(self, rows: Table) -> Drawn:
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
         x, y, mask, blocks, inside = columns(self._evidence(rows))
         asked = tables.arrange(np.asarray(rows.group), blocks.shape[0])
         query = blocked(np.asarray(rows.x), asked)
@@ -165,7 +172,7 @@ class IGP(GaussianProcesses):
             known = jnp.asarray(inside & blocked(mask[:, p], blocks))
             m, v = marginals(model, x, known, jnp.asarray(blocked(y[:, p], blocks)), query)
             mean[:, p], sd[:, p] = unblocked(m, asked, shape[0]), np.sqrt(unblocked(v, asked, shape[0]))
-        eta = mean + sd * normal_scores(self._num_answers(rows), shape, self.seed)
+        eta = mean + sd * normal_scores(num_draws, shape, self.seed)
         return Drawn(eta, mean[None], sd[None])
 
 
