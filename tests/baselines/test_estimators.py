@@ -158,7 +158,7 @@ def test_gpar_with_a_linear_kernel_is_the_chain_rule_of_normals():
     K = 0.5 * np.exp(-0.5 * ((x - x.T) / 0.8) ** 2)
     near = 0.5 * np.exp(-0.5 * ((x[:, 0] - 2.4) / 0.8) ** 2)
     second = lambda first: conditioned(K + np.outer(a, a), near + a * first, 0.5 + first**2, y[:, 1])  # noqa: E731
-    given = model.impute(where, np.array([[0.7, np.nan]]))
+    given = model.impute(where, np.array([[0.7, np.nan]]), num_draws=2)
     mean, variance = second(0.7)
     assert given.mean[0, 1] == pytest.approx(mean, abs=1e-4)
     wanted = stats.norm.logpdf(-0.4, mean, np.sqrt(variance + NOISE**2))

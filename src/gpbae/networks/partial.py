@@ -18,8 +18,8 @@ from gpbae.networks.layers import NETWORK_DTYPE, AbstractEncoder, Dense
 
 @dataclasses.dataclass(frozen=True)
 class PointNet:
-    """z = ρ(mean over observed cells of h(cell's own vector, y), share observed): one network h for all cells, each with
-    a learned vector.
+    """z = ρ(mean over observed cells of h(cell's own vector, y), share observed): one network h for all cells, each
+    with a learned vector.
 
     `features` is the size of the mean, `identity` that of a cell's vector, `widths` the hidden layers of h and of ρ.
     """
