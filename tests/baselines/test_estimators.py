@@ -80,6 +80,14 @@ def test_latents_of_rows_that_were_not_fitted(fitted):
     assert list(latents.mean.columns) == ["latent0"] and np.isfinite(latents.sd).all().all()
 
 
+def test_the_decoder_is_a_point_so_it_has_no_part_of_the_variance(fitted):
+    x, y = wavy()
+    for answer in (fitted.predict(x + 50.0), fitted.impute(x, y)):
+        parts = answer.variance_parts()
+        assert (parts["decoder"] == 0).all().all()
+        np.testing.assert_allclose(sum(parts.values()), answer.sd**2, rtol=1e-6)
+
+
 # Theorems.
 
 
@@ -116,6 +124,52 @@ def test_gaussian_process_regression_is_what_scikit_learn_says(kind):
         np.testing.assert_allclose(answer.mean[:, p], mean, atol=2e-4)
         floor = 1e-6 if kind == "IGP" else 0.0
         np.testing.assert_allclose(answer.sd[:, p], np.sqrt(sd**2 + NOISE**2 + floor), rtol=2e-3)
+
+
+def test_density_of_a_regression_does_not_depend_on_draws():
+    """Two draws, and yet p(y) is the normal of scikit-learn's GP regression, also far from the data."""
+    x, y = (a.to_numpy() for a in wavy(10))
+    x, y = x[~np.isnan(y).any(axis=1)], y[~np.isnan(y).any(axis=1)]
+    model = baselines.IGP(num_steps=0, num_draws=2, progress=False, standardise=False, kernel=RBF(lengthscale=0.8),
+                          noise=NOISE).fit(x, y)  # fmt: skip
+    query, cells = np.linspace(-3, 9, 9)[:, None], np.random.default_rng(0).standard_normal((9, 3))
+    found = model.predict(query).log_density(cells, np.ones((9, 3), bool))
+    for p in range(3):
+        reference = sk.GaussianProcessRegressor(kernel_in_sklearn(), alpha=NOISE**2).fit(x, y[:, p])
+        mean, sd = reference.predict(query, return_std=True)
+        wanted = stats.norm.logpdf(cells[:, p], mean, np.sqrt(sd**2 + NOISE**2))
+        np.testing.assert_allclose(found[:, p], wanted, rtol=1e-3)
+
+
+def conditioned(K, cross, prior, y):
+    """Mean and variance of f at one place given y = f + noise."""
+    w = np.linalg.solve(K + (NOISE**2 + 1e-6) * np.eye(len(y)), cross)
+    return w @ y, prior - w @ cross
+
+
+def test_gpar_with_a_linear_kernel_is_the_chain_rule_of_normals():
+    """p(y¹) p(y² | y¹) with f² = g(x) + w y¹: given y¹ a normal in closed form, else that normal averaged over y¹."""
+    rng = np.random.default_rng(0)
+    x, a = np.arange(6.0)[:, None], rng.standard_normal(6)
+    y = np.column_stack([a, 0.8 * a + 0.3 * rng.standard_normal(6)])
+    model = baselines.GPAR(num_steps=0, num_draws=4000, progress=False, standardise=False, noise=NOISE, linear=True,
+                           nonlinear=False, kernel=RBF(lengthscale=0.8, variance=0.5)).fit(x, y)  # fmt: skip
+    where, cells = np.array([[2.4]]), np.array([[0.7, -0.4]])
+    K = 0.5 * np.exp(-0.5 * ((x - x.T) / 0.8) ** 2)
+    near = 0.5 * np.exp(-0.5 * ((x[:, 0] - 2.4) / 0.8) ** 2)
+    second = lambda first: conditioned(K + np.outer(a, a), near + a * first, 0.5 + first**2, y[:, 1])  # noqa: E731
+    given = model.impute(where, np.array([[0.7, np.nan]]), num_draws=2)
+    mean, variance = second(0.7)
+    assert given.mean[0, 1] == pytest.approx(mean, abs=1e-4)
+    wanted = stats.norm.logpdf(-0.4, mean, np.sqrt(variance + NOISE**2))
+    assert given.log_density(cells, np.array([[False, True]]))[0, 1] == pytest.approx(wanted, abs=1e-4)
+    mean, variance = conditioned(K, near, 0.5, a)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    means, variances = np.transpose([second(mean + np.sqrt(variance + NOISE**2) * t) for t in nodes])
+    density = stats.norm.pdf(-0.4, means, np.sqrt(variances + NOISE**2)) @ weights / weights.sum()
+    found = model.predict(where).log_density(cells, np.ones((1, 2), bool))[0]
+    assert found[0] == pytest.approx(stats.norm.logpdf(0.7, mean, np.sqrt(variance + NOISE**2)), abs=1e-4)
+    assert found[1] == pytest.approx(np.log(density), abs=0.02)
 
 
 def test_one_column_leaves_nothing_to_regress_on():
@@ -185,6 +239,50 @@ def test_errors_are_one_sentence():
         baselines.GPVAE(**SMALL, batch_size=3).fit(x, y)
     with pytest.raises(InputError, match="needs inputs"):
         baselines.CVAE().fit(None, y)
+
+
+NO_STEPS = {**SMALL, **NETWORKS, "num_steps": 0}
+
+
+def test_a_product_kernel_is_one_and_its_grid_is_for_linear_vectors():
+    x, y = wavy()
+    with pytest.raises(InputError, match="one kernel for all latents; got 2"):
+        baselines.GPPVAE(**{**NO_STEPS, "latent_dim": 2}, kernel=[RBF(), RBF()]).fit(x, y)
+    labelled = np.column_stack([np.tile(np.arange(4.0), 3), np.repeat(np.arange(3.0), 4)])
+    bent = Embed(Select(Periodic(period=6.0, lengthscale=1.0), (0,)) * Select(RBF(lengthscale=1.0), (1, 2)), 1, 3, 2)
+    model = baselines.GPPVAE(**NO_STEPS, kernel=bent, num_inducing=5, standardise=False).fit(labelled, y.fillna(0.0))
+    assert model.model_.latents.inducing.shape == (5, 3)  # not the 4 × 2 of views × basis
+
+
+@pytest.mark.parametrize("kind", [baselines.IGP, baselines.GPAR])
+def test_labels_are_not_regressed_on(kind):
+    x, y = wavy()
+    for cells in (["calm", "wild", "rough"] * 4, [True, False] * 6):
+        with pytest.raises(InputError, match=f"{kind.__name__} regresses on numbers.*: sea"):
+            kind(**SMALL).fit(x, y.assign(sea=cells))
+
+
+def test_questions_are_checked_before_they_are_answered():
+    x, y = wavy()
+    with pytest.raises(GpbaeError, match="not fitted"):
+        baselines.IGP().score(x, y)
+    model = baselines.VAE(**NO_STEPS).fit(x, y)
+    for wrong in (1.0, np.zeros((0, 1)), np.array([[np.nan]])):
+        with pytest.raises(InputError, match="x must"):
+            model.predict(wrong)
+    with pytest.raises(InputError, match="same number of rows"):
+        model.impute(x[:3], y)
+    assert model.predict(x, num_draws=5).samples.shape[0] == model.impute(x, y, num_draws=5).samples.shape[0] == 5
+    with pytest.raises(InputError, match="num_draws must be a whole number"):
+        model.predict(x, num_draws=0)
+
+
+def test_default_batches_take_groups_longer_than_a_batch():
+    rng = np.random.default_rng(0)
+    x, y, groups = np.arange(600.0)[:, None], rng.standard_normal((600, 2)), np.repeat(["a", "b"], 300)
+    baselines.DeepSVIGP(**NO_STEPS, num_inducing=3, kernel=RBF(lengthscale=9.0)).fit(x, y, groups)
+    with pytest.raises(InputError, match="batch_size=None, or at least 300"):
+        baselines.SVGPVAE(**NO_STEPS, num_inducing=3, kernel=RBF(lengthscale=9.0)).fit(x, y, groups)
 
 
 # Training.

@@ -250,6 +250,20 @@ def test_every_model_can_be_named():
     assert {model.name for model in fit.Model} == {*ours, *(cls.__name__ for cls in ESTIMATORS)}
 
 
+def test_a_rival_is_fitted_and_asked_and_its_report_refused_beforehand(tmp_path, capsys):
+    table, out = tmp_path / "waves.csv", tmp_path / "run"
+    rows = [f"{t},{np.sin(t):.3f},{'' if t == 5 else np.cos(t):.5}" for t in range(20)]
+    table.write_text("\n".join(["t,a,b", *rows]) + "\n")
+    settings = ["latent_dim=1", "num_steps=2", "num_inducing=3", "num_draws=4", "encoder=linear", "decoder=linear"]
+    fit = ["fit", table, "--inputs", "t", "--model", "svgp-vae", "--out", out, "-q"]
+    fit += [word for setting in settings for word in ("--set", setting)]
+    assert run(*fit, "--report") == 2 and not out.exists()
+    assert "svgp-vae is optimised" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert run(*fit) == 0
+    assert run("impute", out, table, "-o", tmp_path / "filled.csv", "-q") == 0
+    assert pd.read_csv(tmp_path / "filled.csv").notna().all().all()
+
+
 @pytest.fixture
 def small(tmp_path):
     """A table of counts, yes and no, a real number, labels, ones and zeros, all with gaps, fitted in a moment."""

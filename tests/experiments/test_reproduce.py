@@ -54,6 +54,17 @@ def test_every_experiment_runs_and_writes_what_it_promises(name, data_dir, tmp_p
     assert drawn == wanted
 
 
+RIVALS = {"eeg": "igp", "jura": "igp", "moving-ball": "vae", "rotated-mnist": "cvae"}
+
+
+@pytest.mark.parametrize("name", [*list(RIVALS)[:3], pytest.param("rotated-mnist", marks=pytest.mark.slow)])
+def test_a_rival_of_every_experiment_runs_and_is_scored(name, data_dir, tmp_path):
+    assert reproduce(name, "--models", RIVALS[name], "--budget", "smoke", "--out", tmp_path) == 0
+    (row,) = json.loads((tmp_path / "results.json").read_text())
+    assert set(row) == ROW and row["model"] == RIVALS[name]
+    assert row["metrics"] and all(np.isfinite(value) for value in row["metrics"].values())
+
+
 # The runner, with a model that takes no time.
 
 

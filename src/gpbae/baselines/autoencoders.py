@@ -21,7 +21,7 @@ from gpbae.sampling.batches import Batching, FullBatch, GroupBatch, RowBatch, Ta
 from gpbae.sampling.building import Building, check_count
 from gpbae.tabular import choice, tables
 
-ROWS_AT_ONCE = 2000
+AUTO_BATCH_SIZE = 256
 
 
 class Snapshot(NamedTuple):
@@ -96,7 +96,7 @@ class VAE(Baseline):
     def _asked(self, x, num_rows):
         if x is None and num_rows is None:
             raise InputError("VAE knows rows only by their number: pass x with one row per prediction.")
-        return np.zeros((num_rows if x is None else len(np.asarray(x)), 1))
+        return np.zeros((num_rows if x is None else len(tables.inputs(x, num_rows)), 1))
 
     # Training.
 
@@ -156,7 +156,7 @@ class VAE(Baseline):
         if num_groups > 1 and not isinstance(law, Independent | FreeSparse):
             raise InputError(
                 f"{type(self).__name__} needs whole groups in a batch; got batch_size={self.batch_size} for groups of "
-                f"up to {longest} rows. Raise it, or leave it out."
+                f"up to {longest} rows. Pass batch_size=None, or at least {longest}."
             )
         return RowBatch(int(self.batch_size))
 
@@ -179,9 +179,9 @@ class VAE(Baseline):
         frame = tables.Frame((self.latent_dim_,), columns)
         return Predictive((mean + sd * scores)[:, None], None, unit, frame, seen.frame.index, self.seed)
 
-    def _eta(self, rows: Table):
+    def _eta(self, rows: Table, num_draws: int):
         mean, sd = self._moments(rows)
-        scores = normal_scores(self._num_answers(rows), mean.shape, self.seed)
+        scores = normal_scores(num_draws, mean.shape, self.seed)
         return np.stack([np.asarray(_decode(self.model_, jnp.asarray(mean + sd * s), rows.x)) for s in scores])
 
     def _moments(self, rows: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -322,10 +322,16 @@ class DeepSVIGP(SGPVAE):
     """Stochastic variational Gaussian process (Hensman et al. 2013) with a network as likelihood and no encoder.
 
     q(v) is free, so nothing is known of a group that was not fitted, and observed cells of new rows say nothing.
+
+    batch_size : rows per step; None takes all, "auto" 256 of a table without groups and all of one with groups.
     """
 
-    batch_size: int | None = 256
+    batch_size: int | str | None = "auto"
     num_inducing: int = 32
+
+    def _check(self) -> None:
+        chosen = dataclasses.replace(self, batch_size=None) if self.batch_size == "auto" else self
+        SGPVAE._check(chosen)
 
     def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
         decoder = networks.build_decoder(self.decoder, key, self.latent_dim_, self.frame_.event_shape)
@@ -339,11 +345,15 @@ class DeepSVIGP(SGPVAE):
         return FreeSparse(kernels, self._inducing(kernels[0], table, rng), mean, spread, self.learn_kernel)
 
     def _batching(self, law, table: Table) -> Batching:
-        if self.batch_size is None or self.batch_size >= table.x.shape[0]:
+        num_groups, is_auto = table.group_rows.shape[0], self.batch_size == "auto"
+        size = (None if num_groups > 1 else AUTO_BATCH_SIZE) if is_auto else self.batch_size
+        if size is None or int(size) >= table.x.shape[0]:
             return FullBatch()
-        if table.group_rows.shape[0] > 1:
-            raise InputError("DeepSVIGP takes all rows where there are groups: pass batch_size=None.")
-        return RowBatch(int(self.batch_size))
+        if num_groups > 1:
+            raise InputError(
+                f"DeepSVIGP takes all rows where there are groups; got batch_size={size}. Pass None, or leave it out."
+            )
+        return RowBatch(int(size))
 
     def _rows(self, x, seen, groups) -> Table:
         rows = super()._rows(x, seen, groups)

@@ -1,16 +1,15 @@
 """GPAR: Gaussian processes in a row, each with the outputs before it among its inputs (Requeima et al. 2019)."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from gpbae import likelihoods
 from gpbae.baselines import regression
-from gpbae.baselines.base import Baseline, normal_scores
-from gpbae.baselines.regression import Regression, blocked, columns, unblocked
+from gpbae.baselines.base import normal_scores
+from gpbae.baselines.mixtures import Drawn
+from gpbae.baselines.regression import GaussianProcesses, Regression, blocked, columns, unblocked
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, AbstractKernel, Linear, Select
 from gpbae.sampling.batches import Table
@@ -18,7 +17,7 @@ from gpbae.tabular import tables
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class GPAR(Baseline):
+class GPAR(GaussianProcesses):
     """yᵖ = fᵖ(x, y¹, …, yᵖ⁻¹) + noise, fᵖ ~ GP(0, k(x, x′) + k′(y¹…ᵖ⁻¹, y′¹…ᵖ⁻¹)), columns by share of known cells.
 
     A missing output among the inputs is at its predictive mean while fitting and a draw of it when answering.
@@ -30,12 +29,10 @@ class GPAR(Baseline):
     num_steps : most iterations of L-BFGS per column.
     """
 
-    kernel: Any = "auto"
     linear: bool = False
     nonlinear: bool = True
     denoise: bool = False
     noise: float = 0.1
-    num_steps: int = 200
 
     def _check(self) -> None:
         super()._check()
@@ -43,9 +40,6 @@ class GPAR(Baseline):
             raise InputError(
                 "GPAR needs linear=True or nonlinear=True; with neither, columns are independent: use IGP."
             )
-
-    def _likelihood(self, seen):
-        return likelihoods.Gaussian(noise=self.noise, per_column=True)
 
     def _train(self, table: Table, say) -> None:
         regression.check_size(self, table)
@@ -77,25 +71,26 @@ class GPAR(Baseline):
             total = total + Select(Linear(), earlier) if self.linear else total
         return total
 
-    def _eta(self, rows: Table):
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
         """Draws along the row of outputs, each fed to those after it; observed cells enter as they are."""
         evidence = self._evidence(rows)
         chain = _Conditioning(evidence, self.order_, self.denoise)
         asked = tables.arrange(np.asarray(rows.group), chain.blocks.shape[0])
-        S, (N, P) = self._num_answers(rows), rows.y.shape
+        S, (N, P) = num_draws, rows.y.shape
         scores, noises = normal_scores(S, (N, P), self.seed), normal_scores(S, (N, P), self.seed + 2**16)
         inputs = np.zeros((S, N, P))
-        eta = np.empty((S, N, P))
+        eta, means, sds = np.empty((3, S, N, P))
         y, mask = np.asarray(rows.y, np.float64), np.asarray(rows.mask)
         for p, (column, model) in enumerate(zip(self.order_, self.models_, strict=True)):
             mean, sd = self._moments(chain, model, p, np.asarray(rows.x), inputs, asked)
+            means[:, :, column], sds[:, :, column] = mean, sd
             eta[:, :, column] = mean + sd * scores[:, :, column]
             noise = 0.0 if self.denoise else float(np.sqrt(model.variance)) * noises[:, :, column]
             drawn = eta[:, :, column] + noise
             enters = mean if self.denoise else np.broadcast_to(y[:, column], (S, N))
             inputs[:, :, column] = np.where(mask[:, column], enters, drawn)
             chain.learn(model, p)
-        return eta
+        return Drawn(eta, means, sds)
 
     def _moments(self, chain, model, p, x, inputs, asked) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the p-th latent function at every row of every draw, (S, N) each."""

@@ -122,23 +122,25 @@ class Baseline(Contract):
 
     # Questions.
 
-    def predict(self, x: Any = None, groups: Any = None) -> Predictive:
+    def predict(self, x: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
         """Predictive distribution of y at new inputs, cell by cell."""
         self._fitted()
         rows, index = self._rows(x, None, groups), tables.row_index(x)
-        return self._predictive(self._eta(rows), index)
+        return self._answer(rows, index, self._num_answers(rows, num_draws))
 
-    def impute(self, x: Any = None, y: Any = None, groups: Any = None) -> Predictive:
+    def impute(self, x: Any = None, y: Any = None, groups: Any = None, num_draws: int | None = None) -> Predictive:
         """Every cell given the observed cells; `.filled` is y with its gaps at the mean."""
         self._fitted()
         seen = self._observations(y)
-        answer = self._predictive(self._eta(self._rows(x, seen, groups)), seen.frame.index)
+        rows = self._rows(x, seen, groups)
+        answer = self._answer(rows, seen.frame.index, self._num_answers(rows, num_draws))
         filled = np.where(seen.mask, seen.values, answer.point_values)
         answer.filled = seen.frame.decode(filled, seen.frame.index)  # type: ignore[attr-defined]
         return answer
 
     def score(self, x: Any, y: Any, groups: Any = None) -> float:
         """Mean log predictive density of the observed cells given x alone, in the units of y."""
+        self._fitted()
         seen = self._observations(y)
         if not seen.mask.any():
             raise InputError("score needs at least one observed cell; got only NaN.")
@@ -153,7 +155,10 @@ class Baseline(Contract):
 
         io.save(self, path)
 
-    def _eta(self, rows: Table) -> Float[np.ndarray, "S N P"]:
+    def _answer(self, rows: Table, index: Any, num_draws: int) -> Predictive:
+        return self._predictive(self._eta(rows, num_draws), index)
+
+    def _eta(self, rows: Table, num_draws: int) -> Float[np.ndarray, "S N P"]:
         """Draws of the decoder's output for given rows."""
         raise NotImplementedError
 
@@ -199,14 +204,16 @@ class Baseline(Contract):
         blocks = tables.arrange(joined[3], num_groups)
         return Table(*(jnp.asarray(a) for a in joined), jnp.asarray(blocks, jnp.int32))
 
-    def _num_answers(self, rows: Table) -> int:
+    def _num_answers(self, rows: Table, num_draws: int | None) -> int:
         """Draws of an answer: as many as asked for and memory allows."""
-        return int(min(self.num_draws, max(2, LARGEST_ANSWER // rows.y.size)))
+        check_count("num_draws", num_draws, 1, or_none=True)
+        wanted = self.num_draws if num_draws is None else num_draws
+        return int(min(wanted, max(2, LARGEST_ANSWER // rows.y.size)))
 
-    def _predictive(self, eta: Float[np.ndarray, "S N P"], index: Any) -> Predictive:
-        S = eta.shape[0]
-        likelihood = jax.tree.map(lambda a: jnp.broadcast_to(a, (S, *a.shape)), self.likelihood_)
-        return Predictive(np.asarray(eta)[:, None], likelihood, self.scaler_, self.frame_, index, self.seed)
+    def _predictive(self, eta: Float[np.ndarray, "S N P"], index: Any, likelihood: Any = None, kind=Predictive):
+        """Draws of the latents under the one decoder there is, so nothing of their spread is the decoder's."""
+        alone = jax.tree.map(lambda a: a[None], self.likelihood_ if likelihood is None else likelihood)
+        return kind(np.asarray(eta)[None], alone, self.scaler_, self.frame_, index, self.seed)
 
 
 def _identity(x, y, mask, group) -> bytes:

@@ -11,7 +11,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from gpbae import gp, kernels, likelihoods
+from gpbae.answering.predictive import Predictive
 from gpbae.baselines.base import Baseline, normal_scores
+from gpbae.baselines.mixtures import Drawn, MixturePredictive, widened
 from gpbae.errors import InputError
 from gpbae.kernels import RBF, AbstractKernel
 from gpbae.linalg import cholesky
@@ -97,8 +99,8 @@ def unblocked(values: Float[np.ndarray, "G q"], blocks: np.ndarray, num_rows: in
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class IGP(Baseline):
-    """Exact Gaussian-process regression of every column on its own: correlations between columns are not modelled.
+class GaussianProcesses(Baseline):
+    """Regressions on columns of numbers; an answer is a mixture of normals, one for each draw of what they are given.
 
     kernel : a value of `gpbae.kernels` or "auto", an RBF with a lengthscale per input.
     noise : where the noise's standard deviation starts, in units of the standardised column.
@@ -110,7 +112,33 @@ class IGP(Baseline):
     num_steps: int = 200
 
     def _likelihood(self, seen):
+        codings = seen.frame.codings or ()
+        names = [str(n) for n, c in zip(seen.frame.names(), codings, strict=False) if c.holds in ("labels", "truth")]
+        if names:
+            raise InputError(
+                f"{type(self).__name__} regresses on numbers; columns of labels, and of yes and no, need another "
+                f"likelihood: {', '.join(names[:8])}. Leave such columns out, or use SGPBAE."
+            )
         return likelihoods.Gaussian(noise=self.noise, per_column=True)
+
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
+        raise NotImplementedError
+
+    def _answer(self, rows: Table, index: Any, num_draws: int) -> Predictive:
+        found = self._drawn(rows, num_draws)
+        answer = self._predictive(found.eta, index, kind=MixturePredictive)
+        answer.components = self._predictive(found.mean, index, widened(self.likelihood_, found.sd))
+        return answer
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class IGP(GaussianProcesses):
+    """Exact Gaussian-process regression of every column on its own: correlations between columns are not modelled.
+
+    kernel : a value of `gpbae.kernels` or "auto", an RBF with a lengthscale per input.
+    noise : where the noise's standard deviation starts, in units of the standardised column.
+    num_steps : most iterations of L-BFGS per column.
+    """
 
     def _train(self, table: Table, say) -> None:
         check_size(self, table)
@@ -135,7 +163,7 @@ class IGP(Baseline):
         return starting_kernel(given, np.asarray(table.x)[seen], np.asarray(table.y, float)[seen, column],
                                np.asarray(table.group)[seen], self.seed)  # fmt: skip
 
-    def _eta(self, rows: Table):
+    def _drawn(self, rows: Table, num_draws: int) -> Drawn:
         x, y, mask, blocks, inside = columns(self._evidence(rows))
         asked = tables.arrange(np.asarray(rows.group), blocks.shape[0])
         query = blocked(np.asarray(rows.x), asked)
@@ -145,7 +173,8 @@ class IGP(Baseline):
             known = jnp.asarray(inside & blocked(mask[:, p], blocks))
             m, v = marginals(model, x, known, jnp.asarray(blocked(y[:, p], blocks)), query)
             mean[:, p], sd[:, p] = unblocked(m, asked, shape[0]), np.sqrt(unblocked(v, asked, shape[0]))
-        return mean + sd * normal_scores(self._num_answers(rows), shape, self.seed)
+        eta = mean + sd * normal_scores(num_draws, shape, self.seed)
+        return Drawn(eta, mean[None], sd[None])
 
 
 def columns(table: Table) -> tuple[Array, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

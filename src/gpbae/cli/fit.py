@@ -89,6 +89,11 @@ def fit(
         return _end(out, data, report, quiet, is_sampled=True)
     table = reading.read(data, wish)
     estimator, given_names = _estimator(model, table, config, flags, settings or [])
+    if report and not runs.is_sampled(estimator):
+        raise typer.BadParameter(
+            f"is about chains, and {model.value} is optimised: leave it out, or take a model that is sampled.",
+            param_hint="--report",
+        )
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
     for sentence in (*notices.before_fit(estimator, table.y), *notices.of_series(table)):

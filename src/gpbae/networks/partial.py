@@ -18,9 +18,10 @@ from gpbae.networks.layers import NETWORK_DTYPE, AbstractEncoder, Dense
 
 @dataclasses.dataclass(frozen=True)
 class PointNet:
-    """z = ρ(Σ over observed cells of h(cell's own vector, y)): one network h for all cells, each with a learned vector.
+    """z = ρ(mean over observed cells of h(cell's own vector, y), share observed): one network h for all cells, each
+    with a learned vector.
 
-    `features` is the size of the sum, `identity` that of a cell's vector, `widths` the hidden layers of h and of ρ.
+    `features` is the size of the mean, `identity` that of a cell's vector, `widths` the hidden layers of h and of ρ.
     """
 
     features: int = 32
@@ -41,7 +42,7 @@ class PointNet:
 
 @dataclasses.dataclass(frozen=True)
 class IndexNet:
-    """z = ρ(Σ over observed cells p of h_p(y)): every cell has a network h_p of its own."""
+    """z = ρ(mean over observed cells p of h_p(y), share observed): every cell has a network h_p of its own."""
 
     features: int = 32
     widths: tuple[int, ...] = (20,)
