@@ -834,7 +834,7 @@ WRONG = {
     "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv, .parquet or .npy"),
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
-                     "--interval"),
+                     "Did you mean 0.9"),
     "no run to evaluate": (["evaluate", "{here}"], 1, "does not hold a run of"),
     "misspelt way to evaluate": (["evaluate", "{run}", "--evaluate", "block"], 2, "expected cells, blocks, rows"),
     "bad holdout to evaluate": (["evaluate", "{run}", "--holdout", "2"], 2, "--holdout"),

@@ -91,6 +91,11 @@ def test_latents_of_rows_are_those_that_columns_share(model, table):
     assert list(model.encode(X, table[1]).mean.columns) == ["latent0"]
 
 
+def test_hyper_parameters_of_a_path_are_named_after_its_column(model):
+    assert "path of c.Matern32.variance" in model.scalars_() and "latent3.Matern32.variance" not in model.scalars_()
+    assert {"Matern32 variance, latent 0", "Matern32 variance, path of c"} <= set(model.diagnostics().index)
+
+
 def test_private_latents_are_never_turned_into_others(model):
     turns = model.rotations_
     np.testing.assert_array_equal(turns[..., :1, 1:], 0.0)

@@ -116,10 +116,19 @@ class Inspection(Fitted):
                 continue
             along = name.endswith((".lengthscale", ".period"))
             units = [f" ({dates[n].unit_name})" if n in dates else "" for n in (self.x_columns_ or []) if along]
-            named |= _components(name, np.asarray(value).reshape(*shape, -1), self.x_columns_ if along else None, units)
+            labels = self.x_columns_ if along else None
+            named |= _components(self._owned(name), np.asarray(value).reshape(*shape, -1), labels, units)
         for name, labels, leaf in _noises(draws.shared["likelihood"].natural(), self.frame_.names()):
             named |= _components(name, np.asarray(leaf).reshape(*shape, -1), labels)
         return {**named, **self._predictive_scalars(draws, shape, dates)}
+
+    def _owned(self, name: str) -> str:
+        """`latent5.RBF.variance` of the path of a single column is `path of CO.RBF.variance`."""
+        latent, dot, rest = name.partition(".")
+        number = int(latent.removeprefix("latent")) if latent.removeprefix("latent").isdigit() else 0
+        if number < self.num_shared_:
+            return name
+        return f"path of {self.frame_.names()[number - self.num_shared_]}{dot}{rest}"
 
     def _predictive_scalars(self, draws, shape, dates) -> dict[str, np.ndarray]:
         """Predictive means of a few training cells."""

@@ -11,7 +11,7 @@ OF_CELLS = {
 }
 _OF_CELLS = re.compile(rf"({'|'.join(OF_CELLS)})(?:\[(.*)\])?", flags=re.DOTALL)
 _OF_A_KERNEL = re.compile(
-    r"(?P<layer>layer\d+\.)?(?P<latent>latent\d+\.)?(?P<kernel>\w+(?:\[\d+\])?)\.(?P<what>[a-z_]+)"
+    r"(?P<layer>layer\d+\.)?(?P<latent>latent\d+\.)?(?P<path>path of .*\.)?(?P<kernel>\w+(?:\[\d+\])?)\.(?P<what>[a-z_]+)"
     r"(?:\[(?P<along>.*)\])?(?P<unit> \([^()]*\))?",
     flags=re.DOTALL,
 )
@@ -27,7 +27,7 @@ def in_words(name: str) -> str:
         return "noise of the latents" + _place(found["layer"])
     if found := _OF_A_KERNEL.fullmatch(name):
         along = "" if found["along"] is None else f" along {found['along']}"
-        where = _place(found["latent"]) + _place(found["layer"])
+        where = _place(found["latent"]) + _place(found["layer"]) + (f", {found['path'][:-1]}" if found["path"] else "")
         return f"{found['kernel']} {found['what'].replace('_', ' ')}{along}{found['unit'] or ''}{where}"
     return name
 

@@ -18,11 +18,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No news while it wor
 LogJson = Annotated[
     str | None, typer.Option("--log-json", help="Write every event as a line of JSON to this file, - for stdout.")
 ]
+
+
+def _probability(value: float | None) -> float | None:
+    if value is not None and not 0.01 <= value <= 0.999:
+        meant = f" Did you mean {value / 100:g}?" if 1 < value < 100 else ""
+        raise typer.BadParameter(f"expected a probability from 0.01 to 0.999; got {value:g}.{meant}")
+    return value
+
+
 Interval = Annotated[
     float | None,
     typer.Option(
-        min=0.01,
-        max=0.999,
+        callback=_probability,
         help="Add NAME_lower and NAME_upper: the central interval of this probability. Of yes and no add "
         "NAME_probability, that of yes (of 0 and 1 also); of labels, that of the label in the cell.",
     ),
