@@ -11,8 +11,8 @@ OF_CELLS = {
 }
 _OF_CELLS = re.compile(rf"({'|'.join(OF_CELLS)})(?:\[(.*)\])?", flags=re.DOTALL)
 _OF_A_KERNEL = re.compile(
-    r"(?P<layer>layer\d+\.)?(?P<latent>latent\d+\.)?(?P<path>path of .*\.)?(?P<kernel>\w+(?:\[\d+\])?)\.(?P<what>[a-z_]+)"
-    r"(?:\[(?P<along>.*)\])?(?P<unit> \([^()]*\))?",
+    r"(?P<layer>layer\d+\.)?(?P<latent>latent\d+\.)?(?P<path>path of .*\.)?"
+    r"(?P<kernel>\w+(?:\[\d+\])?)\.(?P<what>[a-z_]+)(?:\[(?P<along>.*)\])?(?P<unit> \([^()]*\))?",
     flags=re.DOTALL,
 )
 _OF_THE_LATENTS = re.compile(r"(?P<layer>layer\d+\.)?latent_noise")
