@@ -92,7 +92,8 @@ def test_a_logarithm_that_cannot_be_is_refused_with_column_and_row(word, column,
 def test_the_notice_tells_the_logarithms_that_are_taken(values):
     values[outside(), 1] = 0.0
     transform, _ = found(values, "auto")
-    (said,) = notices.before_fit(SGPBAE(transform="auto"), sample(values), transform)
+    said, *cautions = notices.before_fit(SGPBAE(transform="auto"), sample(values), transform)
+    assert all(words.startswith("rain is 0 in") for words in cautions)
     assert said.startswith(
         "Logarithms are modelled of rain (log1p, as it has zeros), a (log1p, as it has zeros), b [ug/m3]: never"
     )
