@@ -225,6 +225,18 @@ def test_partial_networks_do_not_see_missing_cells(network):
 # Refusals.
 
 
+def test_a_view_that_was_not_seen_has_the_mean_code_of_its_object():
+    rng = np.random.default_rng(0)
+    thing, angle = np.repeat(["cup", "jug", "pan"], 4), np.tile(np.arange(4.0), 3)
+    y = rng.normal(size=(12, 3))
+    model = baselines.CVAE(**SMALL, **NETWORKS, shared_code=True).fit(angle[:, None], y, groups=thing)
+    codes = np.asarray(model.encode(angle[:, None], y, groups=thing, num_draws=SMALL["num_draws"]).mean)
+    rows = model._rows(np.full((2, 1), 9.0), None, ["jug", "a kettle, never seen"])
+    mean, sd = model._moments(rows)
+    np.testing.assert_allclose(mean[0], codes[thing == "jug"].mean(axis=0), atol=1e-6)
+    assert np.all(sd[0] < 1) and (mean[1], sd[1]) == (0, 1)
+
+
 def test_errors_are_one_sentence():
     x, y = wavy()
     with pytest.raises(GpbaeError, match="not fitted"):

@@ -68,6 +68,24 @@ def test_exact_law_is_gaussian_conditioning_and_its_divergence():
     np.testing.assert_allclose(law.divergence, total, rtol=2e-4)
 
 
+def test_a_shared_code_is_the_average_of_the_groups_codes():
+    """Of rows with something observed only; a group without any has the prior."""
+    informed = INFORMED.at[1].set(False)
+    told = evidence(informed)
+    asked = told._replace(informed=jnp.zeros((G, N), bool).at[0, 1].set(True))
+    law = at(Independent(shared=True), told, asked, ONE)
+    seen = np.flatnonzero(informed[0])
+    mean, variance = (np.asarray(a)[0, seen] for a in told[2:])
+    for row in (0, 2, 3, 4):
+        np.testing.assert_allclose(law.mean[0, row], mean.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(law.variance[0, row], variance.sum(axis=0) / len(seen) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(law.mean[0, 1], told.mean[0, 1])
+    np.testing.assert_allclose(law.variance[0, 1], told.variance[0, 1])
+    np.testing.assert_allclose([law.mean[1], law.variance[1]], [np.zeros((N, C)), np.ones((N, C))])
+    alone = at(Independent(), told, asked, ONE)
+    np.testing.assert_allclose(law.divergence, alone.divergence, rtol=1e-12)
+
+
 def test_sparse_law_at_the_data_is_the_exact_law():
     everything = evidence(jnp.ones((G, N), bool))
     one_group = Evidence(*(a[:1] for a in everything))

@@ -312,9 +312,9 @@ def test_a_rivals_curve_is_its_own_training():
 
         def as_of(self, snapshot):
             answer = SimpleNamespace(mean=np.full((3, 2, 2), snapshot.model))
-            return SimpleNamespace(predict=lambda x: answer)
+            return SimpleNamespace(predict=lambda x, groups: answer)
 
-    found = rotated_mnist._training_curve(Rival(), None, truth)
+    found = rotated_mnist._training_curve(Rival(), None, None, truth)
     np.testing.assert_allclose(found["curve_mse"], [0.09, 0.01])
     np.testing.assert_array_equal(found["curve_processor_seconds"], [0.5, 1.0])
 

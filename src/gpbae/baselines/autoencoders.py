@@ -222,7 +222,16 @@ def gaussian_encoder(network, key, event_shape, latent_dim: int):
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class CVAE(VAE):
-    """VAE whose encoder and decoder are also told x (Sohn et al. 2015); latents are independent N(0, I)."""
+    """VAE whose encoder and decoder are also told x (Sohn et al. 2015); latents are independent N(0, I).
+
+    shared_code : whether rows of a group show one thing: a row without observed cells then has the mean of its
+        group's codes, as in the comparisons of Jazbec et al. (2021), and not a draw from the prior.
+    """
+
+    shared_code: bool = False
+
+    def _law(self, table: Table, latents, rng) -> AbstractLaw:
+        return Independent(bool(self.shared_code))
 
     def _inputs(self, x, num_rows):
         return Baseline._inputs(self, x, num_rows)

@@ -66,15 +66,29 @@ def pseudo_observations(outputs: Float[Array, "*rows O"]) -> tuple[Array, Array]
 
 
 class Independent(AbstractLaw):
-    """Prior N(0, I); q is the encoder's own normal, row by row."""
+    """Prior N(0, I); q is the encoder's own normal, row by row.
+
+    With `shared` a row that has nothing observed has the mean of its group's codes, instead of the prior.
+    """
 
     couples_rows = False
+
+    shared: bool = eqx.field(static=True, default=False)
 
     def at(self, evidence: Evidence, query: Evidence, scale: Array) -> Law:
         kl = 0.5 * (evidence.mean**2 + evidence.variance - jnp.log(evidence.variance) - 1)
         told = query.informed[..., None]
-        mean, variance = jnp.where(told, query.mean, 0.0), jnp.where(told, query.variance, 1.0)
+        other_mean, other_variance = self._of_group(evidence) if self.shared else (0.0, 1.0)
+        mean, variance = jnp.where(told, query.mean, other_mean), jnp.where(told, query.variance, other_variance)
         return Law(mean, variance, scale * jnp.sum(jnp.where(evidence.informed[..., None], kl, 0.0)))
+
+    def _of_group(self, evidence: Evidence) -> tuple[Float[Array, "G 1 C"], Float[Array, "G 1 C"]]:
+        """Mean and variance of the average of a group's codes; the prior where it has none."""
+        told = evidence.informed[..., None]
+        count = jnp.sum(told, axis=1, keepdims=True)
+        mean, variance = (jnp.sum(jnp.where(told, a, 0.0), axis=1, keepdims=True) for a in evidence[2:])
+        some = jnp.maximum(count, 1).astype(mean.dtype)
+        return mean / some, jnp.where(count > 0, variance / some**2, 1.0)
 
     def trained(self) -> "Independent":
         return self
