@@ -1,9 +1,9 @@
 """A fitted model as its reader meets it: names, a choice of rows, and what the draws say of them, as plain arrays."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -48,6 +48,15 @@ class Bands:
     mean: Float[np.ndarray, "n K"]
     low: Float[np.ndarray, "n K"]
     high: Float[np.ndarray, "n K"]
+
+
+class Gap(NamedTuple):
+    """A stretch of one series along the axis in which a drawn cell is missing."""
+
+    series: int
+    cell: int
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -220,6 +229,26 @@ class Overview:
         drawn = np.flatnonzero((self.kinds != "class") | (self.kinds == "class").all())
         return np.sort(drawn[np.argsort(-gaps[drawn], kind="stable")[:MOST_CELLS]])
 
+    @functools.cached_property
+    def gaps(self) -> list[Gap]:
+        """Where drawn cells are missing; a stretch ends halfway to the rows that have the cell.  Maps have none."""
+        found: list[Gap] = []
+        if self.is_map:
+            return found
+        for number, series in enumerate(self.series):
+            missing = ~self.mask[np.ix_(series.rows, self.cells)]
+            found += [Gap(number, *stretch) for stretch in _stretches(self.along[series.rows], missing)]
+        return found
+
+    @property
+    def widest(self) -> int:
+        """The drawn cell with the widest gap in the series that is shown first; the first where there is none."""
+        width = np.zeros(len(self.cells))
+        for gap in self.gaps:
+            if gap.series == 0 and self.mask[:, self.cells[gap.cell]].any():
+                width[gap.cell] = max(width[gap.cell], gap.high - gap.low)
+        return int(np.argmax(width)) if len(width) else 0
+
     def _number(self, column: Any) -> int:
         if str(column) in self.cell_names:
             return self.cell_names.index(str(column))
@@ -352,6 +381,14 @@ def coverages(pit: Float[np.ndarray, " cells"], levels: Float[np.ndarray, " L"])
 def _bands(draws: np.ndarray, level: float, mean: np.ndarray) -> Bands:
     low, high = np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2], axis=0, method="weibull")
     return Bands(mean, low, high)
+
+
+def _stretches(places: Float[np.ndarray, " n"], missing: Bool[np.ndarray, "n K"]) -> Iterator[tuple[int, float, float]]:
+    """Column, from and to of every stretch of missing cells."""
+    edges = np.concatenate([places[:1], (places[1:] + places[:-1]) / 2, places[-1:]])
+    for k, column in enumerate(missing.T):
+        ends = np.flatnonzero(np.diff(np.concatenate([[False], column, [False]])))
+        yield from ((k, float(edges[a]), float(edges[b])) for a, b in ends.reshape(-1, 2))
 
 
 def _spread(items: np.ndarray, most: int) -> np.ndarray:

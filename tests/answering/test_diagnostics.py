@@ -221,7 +221,8 @@ def test_several_troubles_are_mended_by_one_command(rng):
     apart = np.array([-5.0, 5.0, -5.0, 5.0])[:, None] + rng.standard_normal((4, 100))
     hot = {"decoder": (1.3, 0.01), "latents": (1.2, 0.01)}
     *said, last = sentences({"a": apart}, hot, jitter=np.array([2]), by_inputs=0.3, unseen=["b"])
-    assert last.startswith(advice.TOGETHER + "gpbae fit … ") and last.endswith(" --out NEW")
+    assert last.startswith(advice.TOGETHER + "model.set_params(") and "gpbae fit … " in last
+    assert last.endswith(" --out NEW")
     for option in ("--set step_size=0.0062", "--set num_warmup=600", "--set num_inducing=16", "--exclude b"):
         assert last.count(option) == 1
     assert not any("gpbae fit" in words or "num_inducing=64" in words for words in said)

@@ -273,6 +273,20 @@ def test_a_few_quantities_that_disagree_are_seen_among_many_that_agree(model):
     assert second.found.endswith("smallest 5 (output 10)")
 
 
+def test_gaps_end_halfway_to_the_rows_that_have_the_cell():
+    missing = np.array([[0, 0], [1, 0], [0, 1], [0, 1], [0, 0], [0, 1]], bool)
+    found = overview._stretches(np.array([0.0, 1, 2, 3, 5, 6]), missing)
+    assert list(found) == [(0, 0.5, 1.5), (1, 1.5, 4.0), (1, 5.5, 6.0)]
+
+
+def test_the_column_with_the_widest_gap_is_shown_first_and_its_gaps_are_shaded(model):
+    view = overview.Overview(model)
+    widths = {gap.cell: gap.high - gap.low for gap in sorted(view.gaps, key=lambda g: g.high - g.low) if not gap.series}
+    assert widths[view.widest] == max(widths.values()) > 0
+    at_first = {param["name"]: param.get("value") for param in charts.fans(view).to_dict()["params"]}
+    assert at_first["thing"] == view.widest and at_first["missing"] is True
+
+
 def test_long_tables_show_the_stretch_with_most_gaps():
     mask = np.ones((100, 2), bool)
     mask[60:70] = False

@@ -7,7 +7,8 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 Settings = Mapping[str, Any]
-TOGETHER = "All of this together, in a new folder: "
+TOGETHER = "All of this together: "
+SET = "--set "
 SMALLEST_ESS = 50
 """Effective draws; fewer make intervals rough."""
 
@@ -78,7 +79,7 @@ Said = tuple[str, Remedy | None]
 def on(trouble: Trouble, now: Settings) -> Remedy:
     """What to fit with instead."""
     changes = {name: f"{name}={value}" for name, value in REMEDIES[trouble](now).items()}
-    return Remedy(f"Use {', '.join(changes.values())}", {name: f"--set {text}" for name, text in changes.items()})
+    return Remedy(f"Use {', '.join(changes.values())}", {name: SET + text for name, text in changes.items()})
 
 
 def on_unseen(columns: Sequence[str]) -> Remedy:
@@ -99,7 +100,15 @@ def in_sentences(said: Sequence[Said]) -> list[str]:
                 for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
     sentences = [words if remedy is None else f"{words} {remedy.words}."
                  for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
-    return [*sentences, TOGETHER + command(remedies)] if any(remedy.options for remedy in remedies) else sentences
+    if not any(remedy.options for remedy in remedies):
+        return sentences
+    return [*sentences, f"{TOGETHER}{in_python(remedies)}on the command line, in a new folder: {command(remedies)}"]
+
+
+def in_python(remedies: Iterable[Remedy]) -> str:
+    """The same for those who call the library; nothing where no argument is changed."""
+    changes = [option.removeprefix(SET) for option in _options(remedies).values() if option.startswith(SET)]
+    return f"model.set_params({', '.join(changes)}).fit(…) in Python, or " if changes else ""
 
 
 def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
@@ -115,5 +124,8 @@ def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
 
 def command(remedies: Iterable[Remedy]) -> str:
     """What does all of it; … stands for what was typed before."""
-    options = {name: option for remedy in remedies for name, option in remedy.options.items()}
-    return f"gpbae fit … {' '.join(options.values())} --out NEW"
+    return f"gpbae fit … {' '.join(_options(remedies).values())} --out NEW"
+
+
+def _options(remedies: Iterable[Remedy]) -> dict[str, str]:
+    return {name: option for remedy in remedies for name, option in remedy.options.items()}

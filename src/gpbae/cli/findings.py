@@ -12,6 +12,7 @@ from gpbae.cli import options, runs, scores, terminal
 from gpbae.errors import GpbaeError, InputError
 
 app = typer.Typer()
+HEADERS = {"r_hat": "R-hat", "ess": "ESS"}
 
 
 @app.command(epilog="Example: gpbae evaluate run --evaluate cells,blocks")
@@ -57,12 +58,19 @@ def diagnose(run: options.Run) -> None:
     print(f"Light: {light}. {light.meaning}")
     for words in (*(f"{p.name}: {p.found}. {p.advice}".strip() for p in promises), *frame.attrs["warnings"]):
         print(words)
-    rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
-    terminal.show(type(model).__name__, ("quantity", *(name.replace("_", " ") for name in frame.columns)), rows)
+    _show(f"{type(model).__name__}, draws", "quantity", frame[frame["mean"].notna()][["mean", "sd", "r_hat", "ess"]])
+    blocks = frame[frame["kinetic_temperature"].notna()][["kinetic_temperature", "temperature_error"]]
+    _show(f"{type(model).__name__}, sampler", "block", blocks.rename(index=lambda name: name.removeprefix("block: ")))
     if model.num_rows_on_disk_ is not None:
         print(f"Found at rows of the {len(model.table_.x)} that the model keeps, of {model.num_rows_on_disk_} on disk.")
     if light != trust.Light.GREEN:
-        print(f"Light: {light}; what to do stands above the table.")
+        print(f"Light: {light}; what to do stands above the tables.")
+
+
+def _show(title: str, what: str, frame: Any) -> None:
+    rows = [(name, *("" if value != value else float(value) for value in row)) for name, *row in frame.itertuples()]
+    header = (HEADERS.get(name, name.replace("_", " ")) for name in frame.columns)
+    terminal.show(title, (what, *header), rows)
 
 
 @app.command(epilog="Example: gpbae report run")

@@ -29,12 +29,16 @@ def imputation(model: Any, columns: Sequence[Any] | None = None, group: Any = No
     figure, axes = canvas(len(view.cells), 1, (WIDTH, 1.7 * len(view.cells) + 0.7), sharex=True)
     x, seen = view.along[rows], view.observed(rows)
     for k, (axis, cell) in enumerate(zip(axes[:, 0], view.cells, strict=True)):
+        for gap in view.gaps:
+            if (gap.series, gap.cell) == (0, k):
+                axis.axvspan(gap.low, gap.high, color=GREY, alpha=0.25, linewidth=0)
         axis.fill_between(x, *(b[: len(rows), k] for b in (bands.low, bands.high)), color=BLUE, alpha=0.2, linewidth=0)
         axis.plot(x, bands.mean[: len(rows), k], color=BLUE, linewidth=1.4)
         axis.plot(x, seen[:, cell], ".", color=BLACK, markersize=4)
         axis.set_ylabel(_plain(view.cell_names[cell]))
     axes[-1, 0].set_xlabel(_plain(view.along_name))
-    _legend(figure, [("observed", BLACK, "."), ("mean", BLUE, "-"), (f"{level:.0%} interval", BLUE, "band")])
+    _legend(figure, [("observed", BLACK, "."), ("mean", BLUE, "-"), (f"{level:.0%} interval", BLUE, "band"),
+                     *([("missing", GREY, "band")] if view.gaps else [])])  # fmt: skip
     return figure
 
 

@@ -18,12 +18,14 @@ import numpy as np
 
 SECONDS_BETWEEN_LINES = 10.0
 BEFORE_WARM_UP = ("compiling", "map")
-WORDS = {"map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
+WORDS = {"compiling": "compiling, half a minute or more; then the time left is told",
+         "map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
          "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
          "training": "training, step", "start": "learning where to start, step",
          "copying": "copying row"}  # fmt: skip
-FEWEST_PACES, NUM_PACES = 3, 9
-"""The time left is told from the median of so many: one in which something was compiled is no measure."""
+FEWEST_PACES, NUM_PACES = 3, 40
+"""The time left is told from so many, without the slowest and the fastest quarter: one in which something was compiled
+is no measure, and a busy machine has paces of two kinds, between which a median would jump."""
 Listener = Callable[[dict[str, Any]], None]
 
 
@@ -194,11 +196,17 @@ class _Pace:
         paces = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in itertools.pairwise(self.seen) if b[1] > a[1]]
         if len(paces) < FEWEST_PACES or event[done] >= event[total]:
             return ""
-        pace = float(np.median(paces))
+        pace = _middle_mean(paces)
         left = pace * (event[total] - event[done])
         if not self.still or what != "run":
             return f"about {duration(left)} left"
         return f"about {duration(left)} left, {duration(left + self.still * pace * event[total])} of sampling in all"
+
+
+def _middle_mean(values: list[float]) -> float:
+    """Mean of the middle half."""
+    cut = len(values) // 4
+    return float(np.mean(sorted(values)[cut : len(values) - cut]))
 
 
 def duration(seconds: float) -> str:

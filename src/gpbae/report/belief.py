@@ -41,8 +41,9 @@ def calibration(subject: Subject) -> Section:
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
         text = (
-            f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only. "
-            "For an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
+            f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only, "
+            "and a hump is usual: bands are those of a new measurement, and of these cells the model knows more. For "
+            "an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
         )
         num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
         lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, num_bins, (0, 1))[0]

@@ -46,7 +46,8 @@ def imputation(subject: Subject) -> Section:
     centre = "Mean (median, where a transform was modelled)" if view.model.scaler_.transforms else "Mean"
     text = (
         f"{centre} and {LEVEL:.0%} interval of a new measurement in every cell, given the observed cells of its row "
-        f"and all other rows{of_truths}{of_labels}. Point at a chart for values; choose what to see below it."
+        f"and all other rows{of_truths}{of_labels}. Shaded: missing. Point at a chart for values; choose what to see "
+        "below it."
     )
     shown = []
     if (view.kinds != "class").any():

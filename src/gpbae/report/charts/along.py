@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from gpbae.overview import LEVEL, Bands, Overview
-from gpbae.plots import BLACK, BLUE, COLOURS, VERMILION
+from gpbae.plots import BLACK, BLUE, COLOURS, GREY, VERMILION
 from gpbae.report.charts.style import (
     TALL,
     axis_along,
@@ -25,7 +25,8 @@ ABOVE = 1.04
 
 
 def fans(view: Overview) -> Any:
-    """Cells along x: observed, mean and interval; the reader chooses column and series, and what to show."""
+    """Cells along x: observed, mean, interval and gaps; the reader chooses column and series, and what to show.  The
+    column with the widest gap comes first."""
     names = [view.cell_names[c] for c in view.cells]
     seen = view.observed(view.rows)[:, view.cells]
     return titled(_fan(view, view.fans(), names, "column", seen), [view.measure(int(c)) for c in view.cells], "thing")
@@ -45,8 +46,8 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
     cells = np.full(bands.mean.shape, np.nan) if seen is None else seen
     rows = [_point(where[n], which[n], k, bands, n, cells[n, k]) for n in range(len(where)) for k in range(len(names))]
     switches = [switch("mean", "mean"), switch("band", f"{LEVEL:.0%} interval")]
-    switches += [] if seen is None else [switch("dots", "observed")]
-    choices, base = _chosen(view, rows, what, names)
+    switches += [] if seen is None else [switch("dots", "observed"), switch("missing", "gaps")]
+    choices, base = _chosen(view, rows, what, names, 0 if seen is None else view.widest)
     x, kind = _along(view, where)
     y = alt.Scale(zero=False)
     band = base.mark_area(color=BLUE, opacity=alt.expr("band ? 0.2 : 0")).encode(
@@ -57,6 +58,7 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
     )
     layers = [band, line]
     if seen is not None:
+        layers.insert(0, _gaps(view, x))
         dots = base.mark_circle(color=BLACK, size=22, opacity=alt.expr("dots ? 0.85 : 0"))
         layers.append(dots.transform_filter("isValid(datum.seen)").encode(x, alt.Y("seen:Q", title=None)))
     tips = [place_tip("x", kind, view.along_title), *(tip(f, f) for f in ("mean", "low", "high"))]
@@ -66,6 +68,20 @@ def _fan(view: Overview, bands: Bands, names: list[str], what: str, seen: np.nda
         x, alt.Y("mean:Q", title=None), opacity=alt.condition(near, alt.value(1), alt.value(0)), tooltip=tips
     )
     return styled(alt.layer(*layers, spot.add_params(near)).add_params(*choices, *switches), TALL)
+
+
+def _gaps(view: Overview, x: Any) -> Any:
+    """Shaded stretches where the chosen column is missing."""
+    import altair as alt
+
+    lows, highs = (view.dated(a) or [rounded(v, 10) for v in a] for a in _ends(view))
+    rows = [{"g": gap.series, "k": gap.cell, "x": a, "to": b} for gap, a, b in zip(view.gaps, lows, highs, strict=True)]
+    shade = _among(view, rows).mark_rect(color=GREY, opacity=alt.expr("missing ? 0.25 : 0"))
+    return shade.encode(x, alt.X2("to"))
+
+
+def _ends(view: Overview) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([gap.low for gap in view.gaps]), np.array([gap.high for gap in view.gaps])
 
 
 def _point(x, g: int, k: int, bands: Bands, n: int, seen: float) -> dict[str, Any]:
@@ -125,15 +141,19 @@ def _places(view: Overview) -> tuple[list, list[int]]:
     return where, [g for g, s in enumerate(view.series) for _ in s.rows]
 
 
-def _chosen(view: Overview, rows: list[dict], what: str, names: list[str]) -> tuple[list, Any]:
+def _chosen(view: Overview, rows: list[dict], what: str, names: list[str], first: int = 0) -> tuple[list, Any]:
     """Menus of things, and of series where there are several; and a chart of the rows that are chosen there."""
+    menus = [menu("thing", what, names, first)]
+    menus += [menu("series", "series", [s.label for s in view.series])] if len(view.series) > 1 else []
+    return menus, _among(view, rows)
+
+
+def _among(view: Overview, rows: list[dict]) -> Any:
+    """A chart of the rows that menus have chosen."""
     import altair as alt
 
-    several = len(view.series) > 1
-    menus = [menu("thing", what, names)]
-    menus += [menu("series", "series", [s.label for s in view.series])] if several else []
-    wanted = "datum.k == thing" + (" && datum.g == series" if several else "")
-    return menus, alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
+    wanted = "datum.k == thing" + (" && datum.g == series" if len(view.series) > 1 else "")
+    return alt.Chart(alt.Data(values=rows)).transform_filter(wanted)
 
 
 def _along(view: Overview, where: list) -> tuple[Any, str]:

@@ -7,7 +7,18 @@ import numpy as np
 
 from gpbae.overview import LEVEL, Overview
 from gpbae.plots import BLUE, COLOURS, GREEN, GREY, VERMILION, smooth_density
-from gpbae.report.charts.style import TALL, axis_along, menu, place_tip, rounded, styled, tight, tip, titled
+from gpbae.report.charts.style import (
+    LONGEST_TITLE,
+    TALL,
+    axis_along,
+    menu,
+    place_tip,
+    rounded,
+    styled,
+    tight,
+    tip,
+    titled,
+)
 from gpbae.scoring import metrics
 
 MOST_COLUMNS = 40
@@ -81,15 +92,18 @@ def histogram(counts: np.ndarray) -> Any:
 
 
 def intervals(named: Mapping[str, np.ndarray]) -> Any:
-    """Median and 90 % interval of every hyper-parameter, on a logarithmic axis."""
+    """Median and 90 % interval of every hyper-parameter, on a logarithmic axis; names stand above, where long ones have
+    room."""
     import altair as alt
 
     rows = []
     for name, draws in named.items():
         low, median, high = np.quantile(draws, [0.05, 0.5, 0.95])
         rows.append({"name": name, "median": rounded(median), "low": rounded(low), "high": rounded(high)})
-    return _rules(rows, alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=170)), "name:N", None,
-                  alt.Scale(type="log"), max(60, 26 * len(rows)))  # fmt: skip
+    y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labels=False, ticks=False, domain=False))
+    rules = _rules(rows, y, "name:N", None, alt.Scale(type="log"))
+    names = alt.Chart(alt.Data(values=rows)).mark_text(align="left", baseline="bottom", dy=-5, limit=LONGEST_TITLE)
+    return styled(rules + names.encode(y, alt.Text("name:N"), x=alt.value(0)), max(70, 40 * len(rows)))
 
 
 def inducing_ranks(view: Overview, places: np.ndarray) -> Any:
@@ -101,10 +115,10 @@ def inducing_ranks(view: Overview, places: np.ndarray) -> Any:
     rows = [{"rank": m + 1} | {field: values[m] for field, values in parts} for m in range(len(low))]
     y = alt.Y("rank:Q", title="inducing input", scale=alt.Scale(zero=False, reverse=True))
     kind = "T" if view.along_name in view.dates else "Q"
-    return _rules(rows, y, "rank:Q", view.along_title, tight(kind), 260, kind)
+    return styled(_rules(rows, y, "rank:Q", view.along_title, tight(kind), kind))
 
 
-def _rules(rows, y, name, title, scale, height, kind="Q") -> Any:
+def _rules(rows, y, name, title, scale, kind="Q") -> Any:
     import altair as alt
 
     fields = ("median", "low", "high")
@@ -114,7 +128,7 @@ def _rules(rows, y, name, title, scale, height, kind="Q") -> Any:
     axis = axis_along(kind, [row[f] for row in rows for f in fields])
     ends = spans.encode(alt.X(f"low:{kind}", title=title, scale=scale, axis=axis), alt.X2("high"))
     dots = base.mark_point(filled=True, size=60, color=BLUE, opacity=1).encode(alt.X(f"median:{kind}", title=title))
-    return styled(ends + dots, height)
+    return ends + dots
 
 
 def inducing_places(view: Overview, places: np.ndarray) -> Any:

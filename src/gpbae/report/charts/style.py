@@ -40,12 +40,12 @@ def titled(chart: Any, titles: Sequence[str], chosen: str) -> Any:
     return chart.properties(title=alt.TitleParams(alt.expr(f"titles[{chosen}]")))
 
 
-def menu(name: str, title: str, labels: Sequence[str]) -> Any:
-    """A choice among labels; its value is the number of the label."""
+def menu(name: str, title: str, labels: Sequence[str], first: int = 0) -> Any:
+    """A choice among labels; its value is the number of the label, at first that of `first`."""
     import altair as alt
 
     options = list(range(len(labels)))
-    return alt.param(name=name, value=0, bind=alt.binding_select(options=options, labels=list(labels), name=title))
+    return alt.param(name=name, value=first, bind=alt.binding_select(options=options, labels=list(labels), name=title))
 
 
 def switch(name: str, title: str) -> Any:
