@@ -5,9 +5,11 @@ scratch), and for tables on disk what the process holds besides mapped files.
 """
 
 import dataclasses
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -167,7 +169,15 @@ def _times(timer: Callable, repeats: int) -> dict[str, float]:
 
 
 def on_disk(shape: Shape, repeats: int) -> dict[str, float]:
-    """Whole sweeps of a fit from memory-mapped files: rows gathered, handed over, sampled, the encoder taught."""
+    """Whole sweeps of a fit from memory-mapped files: rows gathered, handed over, sampled, the encoder taught.
+
+    In a process of its own, which holds nothing of earlier points.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_on_disk_here, shape, repeats).result()
+
+
+def _on_disk_here(shape: Shape, repeats: int) -> dict[str, float]:
     clock: list[tuple[float, float]] = []
     held: list[float] = []
 
@@ -180,7 +190,7 @@ def on_disk(shape: Shape, repeats: int) -> dict[str, float]:
     estimator.progress = listener
     with tempfile.TemporaryDirectory() as folder:
         estimator.fit(*_files(Path(folder), shape))
-    wall, cpu = 1e3 * np.median(np.diff(clock, axis=0), axis=0) / (5 * NUM_SAMPLER_STEPS)
+    wall, cpu = 1e3 * np.diff(clock, axis=0).min(axis=0) / (5 * NUM_SAMPLER_STEPS)  # the least, as of all others
     return {"step_ms": float(wall), "step_cpu_ms": float(cpu), "megabytes": max(held)}
 
 
