@@ -56,6 +56,7 @@ def test_fits_of_one_command_are_counted_and_share_a_clock(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("text", "words"),
     [("mae; smse; coverage90", ["MAE", "SMSE", "coverage (in 90 %)"]), ("r hat; ess", ["R-hat", "ESS"]),
+     ("share wrong; half the Brier score", ["half the Brier score"]),
      ("kinetic_temperature", ["kinetic temperature"]), ("the mean of all columns", [])],
 )  # fmt: skip
 def test_words_of_scores_and_diagnostics_are_explained_where_they_stand(text, words):

@@ -179,3 +179,20 @@ def test_coverage_is_that_of_the_intervals_that_are_cut_from_the_draws(num_draws
     for level in cellscores.LEVELS:
         expected = metrics.coverage(samples, truth, level)
         assert found[f"coverage{round(100 * level)}"] == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize(("theirs", "doubt", "is_said"), [(1.0, 0.1, True), (1.0, 3.0, False), (1.6, 0.1, False)])
+def test_a_column_that_a_rival_fills_much_better_gets_advice(theirs, doubt, is_said):
+    rows = [row("SGPBAE", 0.3), row("line", 0.5), row("SGPBAE", 1.0, column="a"), row("line", 2.0, column="a")]
+    rows += [row("SGPBAE", 2.0, column="b"), row("line", theirs, column="b", doubt=doubt)]
+    (words,) = scoreboard.against_rivals(rows, "SGPBAE")
+    assert ("Better fill b by line; or" in words) == ("Periodic(period=…)" in words) == is_said
+    others = [r | {"model": r["model"].replace("SGPBAE", "BAE")} for r in rows]
+    assert "Periodic" not in scoreboard.against_rivals(others, "BAE")[0]  # which has no kernel
+
+
+def test_a_huge_nlpd_is_explained():
+    rows = [row("M", 0.3), row("line", 0.4, 1.65e10), row("odd", 0.4, impossible=1), row("line", 0.4, 2e9, "a")]
+    (words,) = scoreboard.sure_and_wrong(rows)
+    assert "the NLPD of line (1.65e+10) is huge: sure and wrong" in words
+    assert scoreboard.sure_and_wrong(rows[:1]) == []

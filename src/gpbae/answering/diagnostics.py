@@ -95,7 +95,7 @@ def _mixing_words(frame, num_chains, now):
     elif len(rhat) and rhat.max() > LARGEST_SINGLE_RHAT:
         words = (
             f"Chains disagree about {rhat.idxmax()}: its R-hat is {rhat.max():.2f} (below {LARGEST_SINGLE_RHAT} is "
-            "good), so do not trust its spread."
+            "good for each quantity), so do not trust its spread."
         )
         said.append((words, advice.on(Trouble.DISAGREEMENT, now)))
     ess = frame["ess"].dropna()

@@ -24,6 +24,8 @@ from gpbae.cli.reading import Table, names
 from gpbae.errors import InputError
 
 FOLDER, WISH = "evaluation", "wish.json"
+FILES = (FOLDER, "evaluation.json", "evaluation.csv")
+"""In the folder of a run."""
 
 
 class Hidden(NamedTuple):
@@ -300,5 +302,5 @@ def _show(found: Any, way: str) -> None:
         terminal.show(what + units, ("method", *board.header), lines)
     mine = [row for row in rows if row["model"] == found.model]
     promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
-    for sentence in (*scoreboard.impossible(rows), *promises):
+    for sentence in (*scoreboard.impossible(rows), *scoreboard.sure_and_wrong(rows), *promises):
         print(sentence)

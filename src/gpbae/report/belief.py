@@ -1,6 +1,6 @@
 """Sections on whether to believe a model: traffic lights, calibration, scores on hidden cells, traces."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -18,6 +18,9 @@ ABOUT_TEMPERATURE = (
 ABOUT_SCORES = (
     "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a column. "
     "Lower is better, but in a 90 % interval there should be 90 % of the cells."
+)
+SCORES_BY_COLUMN = (
+    "Scores by column: errors in its own units, of labels the share wrong; beside the rival with the smallest MAE."
 )
 OUTPUTS = (
     "An output is the decoder's at a cell, on the model's scale: its column, its row (counted from 0) and the "
@@ -37,6 +40,7 @@ def calibration(subject: Subject) -> Section:
     if mine:
         text = "Cells hidden from the fit: on the dashed line intervals keep their word."
         lines = {str(row["experiment"]): _coverage_line(row["metrics"]) for row in mine}
+        what = f"hidden {' and '.join(lines)}{' together' if len(lines) > 1 else ''}"
         counts = _enough(np.sum([row["pit"] for row in mine], axis=0))
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
@@ -46,11 +50,13 @@ def calibration(subject: Subject) -> Section:
             "an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
         )
         num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
+        what = "observed cells"
         lines, counts = {"observed cells": (levels, coverages(pit, levels))}, np.histogram(pit, num_bins, (0, 1))[0]
     caption = "Share of cells inside central intervals, against their probability."
     flat = (
-        "PIT: flat is calibrated; a hump means bands too wide, horns too narrow. Of a calibrated model 99 of 100 bars "
-        "lie in the shaded band, if cells err independently; neighbours often err together, so look for shapes."
+        f"PIT of {what}: flat is calibrated; a hump means bands too wide, horns too narrow. Of a calibrated model "
+        "99 of 100 bars lie in the shaded band, if cells err independently; neighbours often err together, so "
+        "look for shapes."
     )
     shown = [Chart("coverage", charts.calibration(lines), caption), Chart("pit", charts.histogram(counts), flat)]
     return Section("Calibration", [text], charts=shown)
@@ -71,8 +77,9 @@ def _coverage_line(metrics: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray
 
 def scores(subject: Subject) -> Section:
     said = scoreboard.against_rivals(subject.evaluation, type(subject.model).__name__)
-    notes = [*scoreboard.impossible(subject.evaluation), *([subject.unfinished] if subject.unfinished else [])]
-    tables = [_board(board) for board in scoreboard.boards(subject.tests)]
+    notes = [*scoreboard.impossible(subject.evaluation), *scoreboard.sure_and_wrong(subject.evaluation)]
+    notes += [subject.unfinished] if subject.unfinished else []
+    tables = [*map(_board, scoreboard.boards(subject.tests)), *_by_column(subject)]
     return Section("Scores on hidden cells", [*([ABOUT_SCORES] if tables else []), *said], tables, notes)
 
 
@@ -81,6 +88,24 @@ def _board(board: scoreboard.Board) -> Table:
             for row, line in board.lines]  # fmt: skip
     what = "Labels: how often the likeliest one was wrong." if board.of_labels else ""
     return Table(("hidden", "method", *board.header, "cells"), rows, what)
+
+
+def _by_column(subject: Subject) -> Iterator[Table]:
+    """The model beside its best rival, a row for each way of hiding and column; nothing where none was asked."""
+    name, rows = type(subject.model).__name__, []
+    for how in dict.fromkeys(row["experiment"] for row in subject.evaluation):
+        here = [row for row in subject.evaluation if row["experiment"] == how]
+        for column, duel in scoreboard.by_column(here, name).items():
+            ours = (duel.ours.get(score) for score in ("cells", "mae", "nlpd", "coverage90"))
+            theirs = (duel.theirs.get(score) for score in ("mae", "nlpd", "coverage90"))
+            rows.append((str(how), str(column), *map(cell, ours), duel.rival, *map(cell, theirs)))
+    if rows:
+        scores = ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%")
+        all_of_them = (
+            "" if len(rows) <= MOST_TABLE_ROWS else f" The first {MOST_TABLE_ROWS}; all are in evaluation.csv."
+        )
+        yield Table(("hidden", "column", "cells", *scores, "best rival", *(f"its {score}" for score in scores)),
+                    rows[:MOST_TABLE_ROWS], SCORES_BY_COLUMN + all_of_them, folded=True)  # fmt: skip
 
 
 def traces(subject: Subject) -> Section:
@@ -105,6 +130,6 @@ def _scalars_table(subject: Subject) -> Table:
     return Table(
         ("quantity", "mean", "sd", "R-hat", "effective draws"),
         rows,
-        "All quantities: mean, spread, R-hat (below 1.1 is good), effective draws.",
+        "All quantities: mean, spread, R-hat (below 1.1 in the median, below 1.2 each, is good), effective draws.",
         folded=True,
     )

@@ -87,7 +87,8 @@ def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
         words = (
             "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, "
             "give each column a path of its own where there are few (--set 'decoder=Private()' --set num_inducing=48), "
-            "or try another latent_dim or kernel. Scores by column are in the evaluation."
+            "or try another latent_dim or kernel. Scores by column: evaluation.csv of the run, or what "
+            "model.evaluate returned."
         )
         yield Check(f"90 % intervals of hidden {row['experiment']}", found, light,
                     "" if light == Light.GREEN else words)  # fmt: skip

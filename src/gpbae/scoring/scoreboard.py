@@ -24,6 +24,11 @@ DOUBT = "doubt"
 FEWEST_CELLS = 20
 """Of fewer, no error is called smaller than another."""
 MOST_NAMES = 8
+MUCH = 1.5
+"""Ratio of errors from which a rival is the better choice for a column."""
+SURE_AND_WRONG = 1e3
+"""An NLPD that only cells far outside a very narrow distribution bring about."""
+WITH_KERNEL = ("GPBAE", "SGPBAE", "DSGPBAE")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -93,6 +98,20 @@ def impossible(rows: Rows) -> list[str]:
         f"Among the hidden {how}, values in {', '.join(places)} cannot occur by the rest of their column, such as a 2 "
         f"among zeros and ones or a negative number among positive ones: NLPD is infinite for {', '.join(names)}."
         for (how, *places), names in methods.items()
+    ]
+
+
+def sure_and_wrong(rows: Rows) -> list[str]:
+    """A sentence for each way of hiding in which a method has a huge NLPD, which else looks like a mistake of ours."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        nlpd = _number(with_infinity(row["metrics"]).get("nlpd"))
+        if is_summary(row) and SURE_AND_WRONG < nlpd < np.inf:
+            found.setdefault(row["experiment"], {})[row["model"]] = nlpd
+    return [
+        f"For hidden {how}, the NLPD of {', '.join(f'{name} ({nlpd:.3g})' for name, nlpd in methods.items())} is huge: "
+        "sure and wrong, it gave some cells an interval of next to no width that misses the truth."
+        for how, methods in found.items()
     ]
 
 
@@ -169,26 +188,46 @@ def _overall(rows: Rows, model: str) -> Duel | None:
     return _duel([row for row, _ in found[0].lines], model) if found else None
 
 
-def _duel(rows: Rows, model: str) -> Duel | None:
+def by_column(rows: Rows, model: str, fewest: int = 1) -> dict[str, Duel]:
+    """The model and its best rival in every column that has as many hidden cells, for one way of hiding."""
+    names = dict.fromkeys(row["column"] for row in rows if not is_summary(row))
+    duels = {name: _duel([row for row in rows if row["column"] == name], model, fewest) for name in names}
+    return {name: duel for name, duel in duels.items() if duel is not None}
+
+
+def _duel(rows: Rows, model: str, fewest: int = FEWEST_CELLS) -> Duel | None:
     found = {row["model"]: with_infinity(row["metrics"]) for row in rows}
     found = {method: metrics for method, metrics in found.items() if _is_number(metrics.get("mae"))}
     ours = found.pop(model, None)
-    if ours is None or not found or (ours.get("cells") or 0) < FEWEST_CELLS:
+    if ours is None or not found or (ours.get("cells") or 0) < fewest:
         return None
     best = min(found, key=lambda method: found[method]["mae"])
     return Duel(best, found[best], ours)
 
 
 def _by_column(rows: Rows, model: str) -> str:
-    """The columns in which the best rival was as good."""
-    names = dict.fromkeys(row["column"] for row in rows if not is_summary(row))
-    found = {name: _duel([row for row in rows if row["column"] == name], model) for name in names}
-    lost = [f"{name} ({d.rival}, {d.errors})" for name, d in found.items() if d is not None and d.ratio <= 1 + TIE]
-    if not lost or len(names) < 2:
-        return ""
+    """The columns in which the best rival was as good, and what to do where it was much better."""
+    found = by_column(rows, model, FEWEST_CELLS)
+    lost = [f"{name} ({d.rival}, {d.errors})" for name, d in found.items() if d.ratio <= 1 + TIE]
+    if not lost or len({row["column"] for row in rows if not is_summary(row)}) < 2:
+        return _instead(found, model)
     more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
     places = ", ".join(lost[:MOST_NAMES]) + more
     return (
         f"For hidden {rows[0]['experiment']} a simple way did as well or better in {places} (MAE, its against that of "
-        f"{model}; of labels the share wrong)."
+        f"{model}; of labels the share wrong). {_instead(found, model)}".rstrip()
+    )
+
+
+def _instead(duels: Mapping[str, Duel], model: str) -> str:
+    """What to do about columns in which a rival was much better, and not by chance."""
+    much = [f"{name} by {d.rival}" for name, d in duels.items() if not d.is_open and d.ratio * MUCH <= 1]
+    if not much:
+        return ""
+    words = f"Better fill {', '.join(much[:MOST_NAMES])}{', …' if len(much) > MOST_NAMES else ''}"
+    if model not in WITH_KERNEL:
+        return f"{words}."
+    return (
+        f"{words}; or, where there is a cycle, fit with its period in the units of the input, and with more latents: "
+        "--set 'kernel=RBF() + Periodic(period=…)' --latent-dim …"
     )
