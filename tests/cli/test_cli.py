@@ -17,7 +17,7 @@ import typer.main
 
 from commands import run
 from gpbae import __version__, cli
-from gpbae.cli import cautions, files, long, pieces, roles, runs, scores
+from gpbae.cli import answers, cautions, files, long, pieces, roles, runs, scores
 from gpbae.cli.app import app
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
@@ -424,8 +424,10 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
         f"An evaluation (cells, rows hidden) was interrupted; go on with: gpbae resume {tmp_path / 'run'}, then gpbae "
     )
     assert begun in (tmp_path / "run" / "report.html").read_text()
-    assert run("resume", tmp_path / "run", "-q") == 0
     capsys.readouterr()
+    assert run("resume", tmp_path / "run") == 0
+    next_line = f"Next: gpbae report {tmp_path / 'run'}, or gpbae impute {tmp_path / 'run'} small.csv -o filled.csv."
+    assert next_line in capsys.readouterr().err.splitlines()
     assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2") == 0
     found, other = capsys.readouterr(), tmp_path / "other"
     assert run(*small[:-1], other, "--evaluate", "cells,rows", "--holdout", "0.2", "-q") == 0
@@ -714,7 +716,7 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
-    assert "SGPBAE: a fitted model" in text and "Is it to be trusted?" in text
+    assert "SGPBAE, fitted to data.csv" in text and "Is it to be trusted?" in text
 
 
 # Wrong calls.  {here} is a folder with the files below; nothing is fitted.
@@ -955,6 +957,29 @@ def test_every_option_has_a_wrong_call():
         for option in command.params:
             if option.param_type_name == "option" and not option.is_flag:
                 assert any(set(option.opts) & set(call) for call in mine), f"{words} {option.opts[0]}"
+
+
+def test_a_folder_with_files_of_others_is_refused_before_the_table_is_read(tmp_path, capsys):
+    (tmp_path / "bad.csv").write_text("")
+    out = tmp_path / "papers"
+    out.mkdir()
+    call = ["fit", tmp_path / "bad.csv", "--inputs", "t", "--out", out]
+    for name in (".lock", "columns.json", "given.json", "evaluation.json", "log.jsonl"):  # ours, before a run begins
+        (out / name).write_text("")
+    (out / "evaluation").mkdir()
+    assert run(*call, "--log-json", out / "log.jsonl") == 1 and "empty file" in capsys.readouterr().err
+    assert run(*call) == 1 and "which holds log.jsonl. Name a new folder" in capsys.readouterr().err
+    (out / "thesis.tex").write_text("")
+    for options in ([], ["--evaluate-only"], ["--on-disk"]):
+        assert run(*call, *options) == 1
+        assert "got " + str(out) + ", which holds log.jsonl and 1 more." in capsys.readouterr().err
+    (out / "manifest.json").write_text("{}")
+    assert run(*call) == 1 and "empty file" in capsys.readouterr().err  # a run, or what looks like one, as ever
+
+
+@pytest.mark.parametrize(("number", "last"), [(9, "c8 1."), (10, "c7 3, ….")])
+def test_an_ellipsis_hides_more_than_one_column(number, last):
+    assert answers._in_words({f"c{i}": number - i for i in range(number)}).endswith(last)
 
 
 def test_outputs_are_refused_before_the_work(tmp_path, capsys):

@@ -97,3 +97,26 @@ def test_what_is_modelled_is_hinted_at_last_and_said_to_be(tmp_path):
 def test_series_that_are_told_apart_get_no_hint(tmp_path):
     assert hints(tmp_path, {"station": ["A", "B"] * 10}, groups="station") == ""
     assert hints(tmp_path, {"t": [*DATES[::2], *(f"2005-01-{1 + i:02d}" for i in range(9)), DATES[0]]}) == ""
+
+
+# Latents, and columns without a value.
+
+
+def test_the_number_of_latents_is_said_unless_it_was_given(table):
+    model = arguments.estimator("SGPBAE", {"latent_dim": 4})
+    assert list(notices.of_latents(model, ["seed"])) == [
+        "4 latents were chosen to suit the table; change with --latent-dim."
+    ]
+    assert list(notices.of_latents(model, ["latent_dim"])) == []
+    assert list(notices.of_latents(arguments.estimator("SGPBAE", {}), [])) == []  # the fit is to choose
+    assert list(notices.of_latents(arguments.estimator("GPAR", {}), [])) == []
+
+
+def test_a_named_column_without_a_value_is_told(tmp_path, capsys):
+    pd.DataFrame({"t": range(5), "turbidity": np.nan, "oxygen": 1.0}).to_csv(tmp_path / "data.csv", index=False)
+    read = reading.read(tmp_path / "data.csv", reading.Wish("t", "turbidity,oxygen"))
+    assert read.columns.outputs == ("turbidity", "oxygen")
+    said = capsys.readouterr().err
+    assert "Without a value in 5 rows: turbidity." in said and "--exclude turbidity." in said
+    reading.read(tmp_path / "data.csv", reading.Wish("t", "oxygen"))
+    assert "Without a value" not in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Pages: whole in one file, safe with any text, saying what was found; and so they look in a browser."""
 
 import base64
+import dataclasses
 import hashlib
 import html
 import itertools
@@ -17,7 +18,8 @@ from gpbae import SGPBAE, overview, plots, report
 from gpbae.answering import diagnostics
 from gpbae.cli import dates, roles
 from gpbae.experiments import ball
-from gpbae.report import charts, page, trust
+from gpbae.report import belief, charts, page, subject, trust
+from gpbae.scoring import glossary
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +238,10 @@ def test_images_and_maps_are_drawn(images, tmp_path):
 
 def test_calibration_says_whether_cells_were_hidden(model, pages):
     assert "Cells hidden from the fit" in (pages / "table.html").read_text()
+    assert "PIT of hidden blocks: flat" in (pages / "table.html").read_text()
+    both = [row | {"experiment": how} for row in EVALUATION for how in ("cells", "blocks")]
+    charts_of_both = belief.calibration(subject.Subject(overview.Overview(model), evaluation=both)).charts
+    assert "PIT of hidden cells and blocks together: flat" in charts_of_both[1].caption
     assert "In-sample" in (pages / "images.html").read_text()
 
 
@@ -433,3 +439,25 @@ def test_one_column_that_fell_behind_turns_a_green_light():
     assert [str(check.light) for check in trust.kept_promises(kept)] == ["green"]
     (found,) = trust.kept_promises([row("a", 0.93, 200), row("rain", 0.6, 20), row("all", 0.9, 220)])
     assert found.light == "amber" and found.found == "hold 90% of 220 cells; too few in rain (60% of 20)"
+    assert "evaluation.csv" in found.advice
+
+
+def test_scores_by_column_are_beside_those_of_the_best_rival(model):
+    def row(method, mae, column="a"):
+        metrics = {"mae": mae, "nlpd": 1.0, "coverage90": 0.9, "cells": 12}
+        return {"model": method, "experiment": "blocks", "column": column, "metrics": metrics}
+
+    rows = [row("SGPBAE", 0.5), row("mean", 0.7), row("line", 0.6), row("SGPBAE", 0.5, "all"), row("line", 0.6, "all")]
+    *_, table = belief.scores(subject.Subject(overview.Overview(model), evaluation=rows)).tables
+    assert table.folded and table.caption.startswith("Scores by column")
+    assert table.rows == [("blocks", "a", "12", "0.5", "1", "0.9", "line", "0.6", "1", "0.9")]
+
+
+def test_thresholds_of_r_hat_are_the_same_wherever_they_are_said():
+    limits = {str(diagnostics.LARGEST_RHAT), str(diagnostics.LARGEST_SINGLE_RHAT)}
+    assert set(re.findall(r"1\.\d", glossary.MEANINGS["R-hat"])) == limits
+
+
+def test_the_page_of_a_file_names_it(model):
+    text = report.model_page(model, dataclasses.replace(READ, table="<b>.csv"))
+    assert "<h1>SGPBAE, fitted to &lt;b&gt;.csv</h1>" in text

@@ -145,10 +145,10 @@ def _whole(cells: Any, table: reading.Table, answer: Any) -> Any:
 
 
 def _in_words(found: Mapping[str, int]) -> str:
-    """How many gaps were filled, and where most of them were."""
-    most = [f"{name} {count}" for name, count in Counter(found).most_common(MOST_NAMES) if count]
-    more = ", …" if sum(count > 0 for count in found.values()) > MOST_NAMES else ""
-    return f"Filled {sum(found.values())} cells: {', '.join(most)}{more}." if most else "There was no gap to fill."
+    """How many gaps were filled, and where most of them were; a single column is not worth an ellipsis."""
+    places = [f"{name} {count}" for name, count in Counter(found).most_common() if count]
+    shown = places if len(places) <= MOST_NAMES + 1 else [*places[:MOST_NAMES], "…"]
+    return f"Filled {sum(found.values())} cells: {', '.join(shown)}." if shown else "There was no gap to fill."
 
 
 def _beside(rows: Any, output: Path, computed: Mapping[str, Sequence[Any]]) -> Any:

@@ -63,7 +63,7 @@ def head(source: Source) -> reading.Table:
     if not sum(map(len, parts)):
         where = f" from {wish.first or 'the start'} to {wish.last or 'the end'}" if len(parts) else ""
         raise InputError(f"{source.path} must have at least one row{where}; got none.")
-    return reading.settled(pd.concat(parts), wish)
+    return reading.settled(pd.concat(parts), wish, source.path.name)
 
 
 class Cells:

@@ -1,6 +1,7 @@
 """`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
 
 import functools
+import itertools
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal
+from gpbae.errors import InputError
 
 
 class Model(StrEnum):
@@ -77,6 +79,7 @@ def fit(
     from gpbae.processes import progress
     from gpbae.saving import storage
 
+    _check_folder(out, log_json)
     if stays := ondisk.is_wanted(data, on_disk):
         ondisk.check(data, model, bool(ways), distributed)
     is_first = runs.take_place(distributed, row_shards)
@@ -96,7 +99,8 @@ def fit(
         )
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
-    for sentence in (*notices.before_fit(estimator, table.y), *notices.of_series(table)):
+    before = (notices.before_fit(estimator, table.y), notices.of_latents(estimator, given_names))
+    for sentence in (*itertools.chain(*before), *notices.of_series(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
@@ -137,6 +141,23 @@ def _check_inputs(model: Model, inputs: str) -> None:
         )
 
 
+def _check_folder(out: Path, log: str | None) -> None:
+    """Refuse a folder with files of somebody else before the work.  What a run leaves there, or what comes before one,
+    is ours, and so is the log that was asked for; hidden files are nobody's."""
+    from gpbae.saving import runfolder, storage, tablefolder
+
+    if not out.is_dir() or (out / storage.MANIFEST).exists():
+        return
+    ours = [out / name for name in (runfolder.COLUMNS, runfolder.GIVEN, tablefolder.TABLE, *scores.FILES)]
+    ours += [] if log is None else [out / Path(log).name] if Path(log).resolve().parent == out.resolve() else []
+    if strange := sorted(file.name for file in out.iterdir() if file not in ours and file.name[0] != "."):
+        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        raise InputError(
+            f"--out must be a new or empty folder, or that of a run; got {out}, which holds {strange[0]}{more}. Name a "
+            f"new folder, such as {out / 'run'}."
+        )
+
+
 def _estimator(
     model: Model, table: Any, config: Path | None, flags: dict[str, Any], settings: list[str]
 ) -> tuple[Any, list[str]]:
@@ -174,4 +195,7 @@ def resume(
         runs.sample(estimator, data, run, quiet, log, course)
         if hidden is not None:
             scores.evaluate(scores.Asked(estimator, *data, runs.columns(run)), hidden, run, quiet, log, course)
-    print(run)
+    if runfolder.columns(run) is None:  # a fit that was called in Python, whose folder no command opens
+        print(run)
+    else:
+        _end(run, Path(runs.columns(run).table or "TABLE.csv"), False, quiet, runs.is_sampled(estimator))

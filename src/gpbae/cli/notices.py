@@ -2,12 +2,12 @@
 that look like several series."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gpbae.cli import arguments, parsing
+from gpbae.cli import arguments, parsing, runs
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
@@ -38,6 +38,16 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
                 f"{name}: {value:g} occurs {often}, far from all other values. If it means missing, pass "
                 f"--missing {shlex.quote(f'{name}={value:g}')}."
             )
+
+
+def of_latents(estimator: Any, given: Sequence[str]) -> Iterator[str]:
+    """How many latents a model of ours has, where the table has chosen; where the fit is to choose, once it has."""
+    if not runs.is_sampled(estimator) or "latent_dim" in given:
+        return
+    number = getattr(estimator, "num_shared_", None) if estimator.latent_dim is None else estimator.latent_dim
+    if number is not None:
+        were = "latent was" if number == 1 else "latents were"
+        yield f"{number} {were} chosen to suit the table; change with --latent-dim."
 
 
 def of_series(table: Any) -> Iterator[str]:

@@ -83,7 +83,8 @@ class Fit(NamedTuple):
         transform = transform_of_all(estimator, seen, y)
         if not is_new:
             self._announce(estimator, (x, y), len(y))
-        for sentence in notices.before_fit(estimator, _some(y, groups, estimator.seed), transform):
+        before = notices.before_fit(estimator, _some(y, groups, estimator.seed), transform)
+        for sentence in (*before, *notices.of_latents(estimator, given)):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
         runs.begin(self._columns(), given, self.out)

@@ -68,10 +68,10 @@ def read(path: Path, wish: Wish) -> Table:
     """A table to be fitted, and what its columns are."""
     from gpbae.cli import files
 
-    return settled(files.read(path), wish)
+    return settled(files.read(path), wish, path.name)
 
 
-def settled(cells: Any, wish: Wish) -> Table:
+def settled(cells: Any, wish: Wish, name_of_file: str) -> Table:
     """What the columns of a table are; dates are told in words."""
     from gpbae.cli import roles
 
@@ -80,7 +80,7 @@ def settled(cells: Any, wish: Wish) -> Table:
         raise InputError(
             f"A fit needs at least {FEWEST_ROWS} rows to learn from; got {len(rows)}. Name a longer table."
         )
-    columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)))
+    columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)), table=name_of_file)
     for name, dates in columns.dates.items():
         terminal.say(f"{name} is read as {dates.words}.")
     for name, day in roles.days_as_numbers(rows, columns).items():
@@ -155,6 +155,7 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
             _say_left(table, columns, left)
     found = [name for name in table.columns if name in found and name not in taken]
     _check_values(table, columns, found or left)
+    _say_empty(without_value(table, columns, found), len(table))
     if not found:
         words = f" but words in {_some(left)}" if left else ""
         raise InputError(f"There is no column of numbers left to model{words}; name one with --outputs.")
@@ -167,6 +168,16 @@ def _check_values(table: Any, columns: Any, wanted: list[str]) -> None:
         raise InputError(
             f"Expected at least one observed cell to learn from; got nothing but gaps in {_some(wanted)} "
             f"({len(table)} rows). Look whether --missing, or --from and --to, leave anything; else name another table."
+        )
+
+
+def _say_empty(names: list[str], num_rows: int) -> None:
+    """Columns without a value are modelled if they are named, so the user is told; of a long table these are the first
+    rows, and others may have some."""
+    if names:
+        terminal.say(
+            f"Without a value in {num_rows} rows: {_some(names)}. Unless other rows have some, what the model says of "
+            f"it means nothing; leave it out with --exclude {shlex.quote(','.join(names))}."
         )
 
 

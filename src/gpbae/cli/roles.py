@@ -30,6 +30,7 @@ class Columns:
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
     decimal: Decimal | None = None
+    table: str = ""  # the name of its file, for the reader
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
@@ -52,6 +53,7 @@ class Columns:
             plain.get("kinds", {}),
             plain.get("words", {}),
             None if plain.get("decimal") is None else Decimal(plain["decimal"]),
+            str(plain.get("table", "")),
         )
 
     def writing(self, name: str) -> parsing.Writing:

@@ -97,6 +97,7 @@ def sample(
     course: Any = None,
 ) -> None:  # fmt: skip
     """Fit x, y and groups in a folder, telling the news and, at the end, what to be careful about."""
+    from gpbae.cli import notices
     from gpbae.processes import progress
     from gpbae.saving import runfolder
 
@@ -111,6 +112,8 @@ def sample(
     finally:
         estimator.progress = wanted
     if is_sampled(fitted):
+        for sentence in notices.of_latents(fitted, ()) if fitted.latent_dim is None and not quiet else ():
+            terminal.say(sentence)
         dates = {} if runfolder.columns(run) is None else columns(run).dates
         terminal.warn(fitted.diagnostics(dates).attrs["warnings"])
 

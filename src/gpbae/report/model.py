@@ -37,8 +37,9 @@ def model_page(
     """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json),
     `unfinished` says how to go on with one that was stopped."""
     subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished)
-    name = type(model).__name__
-    return html(f"{name}: a fitted model", _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
+    name, table = type(model).__name__, getattr(columns, "table", "")
+    title = f"{name}, fitted to {table}" if table else f"{name}: a fitted model"
+    return html(title, _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
 
 
 def _lead(subject: Subject) -> str:
