@@ -48,7 +48,7 @@ def begin(out, opened):
     """A run that was begun with a table on disk, stopped before its first sweep."""
     x, y, groups = opened
     model = SGPBAE(batch_size=64)
-    chosen = outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y), model.seed)
+    chosen = outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y))
     (out / runfolder.COLUMNS).write_text("{}")
     with runfolder.keeping(out, model, *outofcore.sample_of(x, y, groups, chosen), len(y)):
         pass

@@ -27,7 +27,7 @@ def values():
 
 
 def chosen():
-    return outofcore.chosen_rows(outofcore.labels_of(None, N), N, 0)
+    return outofcore.chosen_rows(outofcore.labels_of(None, N), N)
 
 
 def outside():

@@ -13,6 +13,7 @@ import checks
 import runs
 from gpbae import GPBAE, SGPBAE, load
 from gpbae.errors import InputError
+from gpbae.kernels import RBF
 from gpbae.sampling import inference, outofcore, sghmc, streamed
 from gpbae.sampling.batches import RowBatch, StreamBatch
 from gpbae.saving import runfolder
@@ -46,7 +47,13 @@ def test_parquet_is_copied_column_by_column(files, monkeypatch):
     monkeypatch.setattr(ondisk, "ROWS_AT_A_TIME", 100)
     pd.DataFrame(Y, columns=["a", "b", "c"]).to_parquet(files / "y.parquet")
     copied = ondisk.from_parquet(files / "y.parquet", ["c", "a"], files / "copy.npy")
-    np.testing.assert_array_equal(copied.rows(np.arange(N)), Y[:, [2, 0]].astype(np.float32))
+    np.testing.assert_array_equal(copied.rows(np.arange(N)), Y[:, [2, 0]])
+    pd.DataFrame(Y.astype(np.float32), columns=["a", "b", "c"]).to_parquet(files / "small.parquet")
+    assert ondisk.from_parquet(files / "small.parquet", ["c"], files / "small.npy").source.dtype == np.float32
+    pd.DataFrame({"when": pd.date_range("2024", periods=3)}).to_parquet(files / "dates.parquet")
+    with pytest.raises(InputError, match="when holds timestamp"):
+        ondisk.from_parquet(files / "dates.parquet", ["when"], files / "dates.npy")
+    assert not (files / "dates.npy").exists()
     with pytest.raises(InputError, match="missing d"):
         ondisk.from_parquet(files / "y.parquet", ["d"], files / "copy.npy")
 
@@ -81,8 +88,9 @@ def test_a_batch_of_a_stream_counts_for_the_whole_table():
     for found, expected in zip(batching.batch(table, here), RowBatch(4).batch(table, here), strict=True):
         np.testing.assert_array_equal(found, expected)
     small = table._replace(x=table.x[:4], y=table.y[:4], mask=table.mask[:4], group=table.group[:4])
-    np.testing.assert_array_equal(batching.select(key, small).rows, np.arange(4))
-    assert float(batching.batch(small, batching.select(key, small)).scale) == num / 4
+    given = StreamBatch(4, num, is_given=True)
+    np.testing.assert_array_equal(given.select(key, small).rows, np.arange(4))
+    assert float(given.batch(small, given.select(key, small)).scale) == num / 4
 
 
 def tiny(**changes):
@@ -116,7 +124,8 @@ def test_a_streamed_block_is_the_block_of_a_table_of_those_rows():
     """One sweep of a stream of B rows is one sweep of `run_block` on a table that holds these rows, scaled alike."""
     estimator = tiny(num_chains=1)
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(X[:32], Y[:32], None)
-    plan = dataclasses.replace(plan, batching=StreamBatch(32, N), amortised=True, refresh=False, collapsed=False)
+    stream = StreamBatch(32, N, is_given=True)
+    plan = dataclasses.replace(plan, batching=stream, amortised=True, refresh=False, collapsed=False, placed=True)
     chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
     noise = jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
     settings = sghmc.Settings(jnp.full(1, 1e-3), jnp.asarray(0.05), jnp.asarray(1.0), noise)
@@ -127,6 +136,54 @@ def test_a_streamed_block_is_the_block_of_a_table_of_those_rows():
     difference = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()) if a.dtype.kind == "f" else 0.0,
                               found.sampler, expected.sampler)  # fmt: skip
     assert max(jax.tree.leaves(difference)) < 1e-5
+
+
+def test_rows_reach_the_chain_as_they_would_from_memory(files, monkeypatch):
+    """Scaled, centred, and with the group they have in the file."""
+    labels = np.array(["north", "east", "south"])[np.arange(N) % 3]
+    feeds, made = [], outofcore.Feed
+    monkeypatch.setattr(outofcore, "Feed", lambda *a: feeds.append(made(*a)) or feeds[0])
+    found = tiny().fit(OnDisk(files / "x.npy"), OnDisk(files / "y.npy"), groups=labels)
+    _, _, table, *_ = tiny()._prepare(X, Y, labels)
+    numbers = np.array([[[700, 3, 4], [5, 899, 700]]])
+    rows = feeds[0].gather(numbers)
+    for given, expected in zip(rows, (table.x, table.y, table.mask, table.group), strict=True):
+        np.testing.assert_allclose(given, np.asarray(expected)[numbers], atol=1e-6)
+    assert set(found.groups_) == {"east", "north", "south"} and len(np.unique(rows.group)) == 3
+
+
+def test_a_fit_from_disk_finds_the_curves_and_is_not_hot():
+    """Born from the encoder alone, latents push decoder and values at every birth: the error was 0.3 and more."""
+    rng = np.random.default_rng(5)
+    x, phase = rng.uniform(0, 10, (6000, 1)), np.array([0.0, 2.0])
+    group = rng.integers(0, 2, len(x))
+    y = np.sin(x + phase[group][:, None] + np.arange(4)) + 0.2 * rng.standard_normal((len(x), 4))
+    model = SGPBAE(latent_dim=2, num_inducing=16, kernel=RBF(lengthscale=1.5), decoder="linear", encoder="linear",
+                   num_chains=1, num_warmup=100, num_samples=20, thinning=4, progress=False)  # fmt: skip
+    model.fit(OnDisk(x), OnDisk(y), groups=group)
+    at = np.linspace(0.5, 9.5, 30)[:, None]
+    for number, shift in enumerate(phase):
+        mean = np.asarray(model.predict(at, groups=np.full(30, number)).mean)
+        assert np.sqrt(np.mean((mean - np.sin(at + shift + np.arange(4))) ** 2)) < 0.1
+    temperature, error = model.kinetic_temperatures_()["decoder"]
+    assert abs(temperature - 1) < 0.15 + 3 * error
+
+
+def test_gradient_noise_is_that_of_independent_rows_however_large_the_batch():
+    """A batch of as many rows as the sample has would otherwise be the sample, and its noise nothing."""
+    _, _, table, *_ = tiny()._prepare(X, Y, None)
+    chosen = StreamBatch(N, 10 * N).select(jax.random.key(0), table).rows
+    assert len(np.unique(chosen)) < 0.75 * N  # 1 − 1/e of them are distinct
+    with pytest.raises(InputError, match="at most 10000"):
+        tiny(batch_size=20_000).fit(X, OnDisk(Y))
+
+
+def test_runs_of_one_table_have_one_sample_and_the_row_of_a_group_is_any_of_its_rows(monkeypatch):
+    monkeypatch.setattr(outofcore, "SAMPLE", 20)
+    codes = np.repeat(np.arange(400), 10)
+    chosen = outofcore.chosen_rows(outofcore.tables.group_codes(codes, 4000), 4000)
+    np.testing.assert_array_equal(np.unique(codes[chosen]), np.arange(400))
+    assert abs((chosen % 10).mean() - 4.5) < 4 * np.sqrt(99 / 12 / 400)
 
 
 def test_a_stopped_fit_from_disk_goes_on_to_the_same_draws(model, files, tmp_path):
@@ -162,7 +219,7 @@ def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they
     """The sample by which it is chosen may hold zeros and ones alone."""
     monkeypatch.setattr(outofcore, "SAMPLE", 300)
     y = (Y > 0).astype(float)
-    sampled = outofcore.chosen_rows(outofcore.tables.group_codes(None, N), N, tiny().seed)
+    sampled = outofcore.chosen_rows(outofcore.tables.group_codes(None, N), N)
     y[np.setdiff1d(np.arange(N), sampled), 1] = 2.0
     with pytest.raises(InputError, match="0, 1 or NaN; got 2 in column 1"):
         tiny().fit(X, OnDisk(y))
@@ -171,5 +228,5 @@ def test_rows_that_the_likelihood_gives_no_probability_are_refused_wherever_they
 def test_the_sample_has_a_row_of_every_group(monkeypatch):
     monkeypatch.setattr(outofcore, "SAMPLE", 5)
     labels = outofcore.tables.group_codes(np.repeat(["a", "b", "c"], [50, 1, 50]), 101)
-    chosen = outofcore.chosen_rows(labels, 101, 0)
+    chosen = outofcore.chosen_rows(labels, 101)
     assert set(labels.codes[chosen]) == {0, 1, 2} and len(chosen) <= 8

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PyTree
 
 from gpbae import autoencoder
-from gpbae.answering import guessing, redraw
+from gpbae.answering import guessing
 from gpbae.answering.posterior import Rows
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.linalg import solve_triangular
 from gpbae.priors import Query, SparsePrior
-from gpbae.sampling import hmc
+from gpbae.sampling import hmc, redraw
 
 NUM_CLIMBS_FROM_GUESS = 20
 NUM_CLIMBS = 3

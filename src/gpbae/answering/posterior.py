@@ -10,11 +10,11 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from gpbae import autoencoder, gp
-from gpbae.answering import guessing, redraw
+from gpbae.answering import guessing
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.linalg import cholesky_with_level
 from gpbae.priors import Batch, FullPrior, Memory, NormalPrior, Query, SparsePrior
-from gpbae.sampling import hmc
+from gpbae.sampling import hmc, redraw
 from gpbae.sampling.batches import FullBatch, Table
 
 NUM_BURN_IN = 60

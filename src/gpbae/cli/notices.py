@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.cli import arguments, parsing, runs
+from gpbae.cli import arguments, parsing
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that instruments and people write for a missing value."""
@@ -42,7 +42,7 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
 
 def of_latents(estimator: Any, given: Sequence[str]) -> Iterator[str]:
     """How many latents a model of ours has, where the table has chosen; where the fit is to choose, once it has."""
-    if not runs.is_sampled(estimator) or "latent_dim" in given:
+    if not hasattr(estimator, "num_chains") or "latent_dim" in given:  # a baseline has no chains
         return
     number = getattr(estimator, "num_shared_", None) if estimator.latent_dim is None else estimator.latent_dim
     if number is not None:

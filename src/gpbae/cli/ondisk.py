@@ -166,7 +166,7 @@ def memory(estimator: Any, num_cells: int) -> int:
 
 def _some(y: OnDisk, groups: tables.Groups | None, seed: int) -> Any:
     """The rows by which a fit with this seed chooses scales and starts, as a data frame."""
-    return y.sample(outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y), seed))
+    return y.sample(outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y)))
 
 
 def transform_of_all(estimator: Any, seen: tables.Observations, y: OnDisk) -> Any:

@@ -205,7 +205,7 @@ class _Pace:
 
 def _middle_mean(values: list[float]) -> float:
     """Mean of the middle half."""
-    cut = len(values) // 4
+    cut = max(1, len(values) // 4) if len(values) > 2 else 0
     return float(np.mean(sorted(values)[cut : len(values) - cut]))
 
 

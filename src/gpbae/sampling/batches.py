@@ -90,19 +90,20 @@ class GroupBatch:
 
 @dataclasses.dataclass(frozen=True)
 class StreamBatch:
-    """B rows of a table of `num_rows` that is elsewhere: the table at hand is the batch itself, or a sample of rows, of
-    which B random ones are taken."""
+    """B rows of a table of `num_rows` that is elsewhere: the table at hand is the batch itself where `is_given`, else a
+    sample of rows, of which B are taken as they are taken of the whole, independently."""
 
     size: int
     num_rows: int
+    is_given: bool = False
     is_exact = False
     values_are_local = False
 
     def select(self, key: Key[Array, ""], table: Table) -> Selection:
         groups = jnp.arange(table.group_rows.shape[0])
-        if table.x.shape[0] == self.size:
+        if self.is_given:
             return Selection(jnp.arange(self.size), groups)
-        return Selection(_draw(key, table.x.shape[0], self.size), groups)
+        return Selection(jax.random.randint(key, (self.size,), 0, table.x.shape[0]), groups)
 
     def batch(self, table: Table, selection: Selection) -> Batch:
         whole = RowBatch(self.size).batch(table, selection)

@@ -19,7 +19,7 @@ from gpbae import autoencoder
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.priors import AbstractLaw, Batch
 from gpbae.processes import devices, distributed
-from gpbae.sampling import hmc, refreshing, sghmc
+from gpbae.sampling import hmc, redraw, refreshing, sghmc
 from gpbae.sampling.batches import Batching, Selection, Table
 from gpbae.sampling.refreshing import Refresh, whole
 
@@ -32,6 +32,9 @@ class Plan:
 
     With `refresh`, hyper-parameters (and values) also move given the latents of the whole table, after every sweep.
     With `collapsed`, values are integrated out of the chain and drawn exactly when a draw is kept.
+    With `placed`, latents that are born anew are drawn near their law given all else, the encoder only guessing: what
+    an encoder alone says is off by the same at every birth, and a table that counts its rows N/B times feels that as a
+    force which heats everything else.
     """
 
     batching: Batching
@@ -40,6 +43,7 @@ class Plan:
     amortised: bool
     refresh: bool
     collapsed: bool = False
+    placed: bool = False
     learning_rate: float = 1e-3
 
     @property
@@ -157,16 +161,33 @@ def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, 
     """Latents of a batch drawn from the encoder, with fresh momentum: nothing is inherited from other rows."""
     key_seed, key_momentum = jax.random.split(key)
     state = chain.sampler
-    local = newborn(model, encoder, state.position.shared, plan.batching.batch(table, selection), key_seed)
+    batch = plan.batching.batch(table, selection)
+    local = newborn(model, plan, encoder, state.position, batch, settings.temperature, key_seed)
     fresh = sghmc.refresh_momentum(key_momentum, local, state.preconditioner.local, settings)
     return state._replace(position=state.position._replace(local=local), momentum=state.momentum._replace(local=fresh))
 
 
-def newborn(model, encoder, shared, batch, key):
-    """Local coordinates of the encoder's draw."""
-    seen = model.presented(batch)
+def newborn(model, plan: Plan, encoder, position: Position, batch: Batch, temperature, key):
+    """Local coordinates of the encoder's draw, or of a draw near p(z | y, all else) that begins there."""
+    seen, shared = model.presented(batch), position.shared
     law = model.prior.law(shared["prior"], batch)
-    return law.coordinates(autoencoder.encode(encoder, seen.y, seen.mask, key))
+    z = autoencoder.encode(encoder, seen.y, seen.mask, key)
+    return law.coordinates(_placed(model, law, position, batch, temperature, z, key) if plan.placed else z)
+
+
+def _placed(model, law: AbstractLaw, position: Position, batch: Batch, temperature, guess, key):
+    """Given the values, rows are independent and the prior of each is a normal law."""
+    zeros = jnp.zeros_like(guess)
+    mean, _ = law.placed(position.values, zeros)
+    sd = law.placed(position.values, zeros + 1.0)[0] - mean
+    likelihood = model.observe(position.shared)
+
+    def log_prob(eta):
+        y = batch.y.astype(eta.dtype)
+        return likelihood.log_prob(y, batch.mask, likelihood.expose(eta, y, batch.mask)) / temperature.astype(eta.dtype)
+
+    decode = lambda z: model.decode(position.shared, z)  # noqa: E731
+    return redraw.place(jax.random.fold_in(key, 1), guess, mean, temperature * sd**2, decode, log_prob)
 
 
 def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, settings, adapting, chain: Chain):

@@ -1,7 +1,7 @@
 """Fit a table that stays on disk: what must be chosen from the data is chosen from a sample, the chains see all of it.
 
-Latents are amortised.  A row of ten million is seen by 36 000 steps of 256 rows less than once, so that a latent kept
-for it would hardly have moved from where it was born; born from the encoder at every sweep it gets K steps.
+Latents are born at every sweep, near their law given all else, where the encoder's guess leads (`Plan.placed`).  A row
+of ten million is seen by 36 000 steps of 256 rows less than once: a latent kept for it would hardly have moved.
 """
 
 import dataclasses
@@ -18,22 +18,23 @@ from gpbae.tabular.ondisk import ROWS_AT_A_TIME, Feed, OnDisk, Rows
 
 SAMPLE = 10_000
 BATCH = 256
+LARGEST_BATCH = SAMPLE
 
 
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
     """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
     _check(estimator, x, y)
     labels = labels_of(groups, len(y))
-    chosen = chosen_rows(labels, len(y), estimator.seed)
+    chosen = chosen_rows(labels, len(y))
     sample = sample_of(x, y, groups, chosen)
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
     if model.prior.couples_rows or isinstance(model.prior, SeededPrior):
         raise InputError(
             f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
         )
-    batch_size = min(estimator.batch_size or BATCH, len(chosen), len(y))
+    batch_size = min(estimator.batch_size or BATCH, len(y))
     batching = StreamBatch(batch_size, len(y))
-    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False)
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True)
     model = dataclasses.replace(model, values_are_local=False)
     slots = tables.find_labels(labels.labels, estimator.groups_).astype(np.int32)
 
@@ -59,6 +60,11 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
 def _check(estimator: Any, x: Any, y: OnDisk) -> None:
     if estimator.latents == "persistent":
         raise InputError("Latents of rows on disk are amortised; pass latents='auto', or an array to keep them.")
+    if (estimator.batch_size or BATCH) > LARGEST_BATCH:
+        raise InputError(
+            f"batch_size of a table on disk must be at most {LARGEST_BATCH}, of which gradient noise is measured; "
+            f"got {estimator.batch_size}."
+        )
     if x is not None and len(x) != len(y):
         raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
 
@@ -82,21 +88,33 @@ def sample_of(x: Any, y: OnDisk, groups: Any, chosen: np.ndarray) -> tuple[Any, 
     return some_x, y.sample(chosen), None if groups is None else labels.labels[labels.codes[chosen]]
 
 
-def chosen_rows(labels: tables.Groups, num_rows: int, seed: int) -> np.ndarray:
-    """Random rows, and one of every group, in the order of the file."""
-    rng = np.random.default_rng([seed, 7])
+def chosen_rows(labels: tables.Groups, num_rows: int) -> np.ndarray:
+    """Random rows, and one of every group that has none among them, in the order of the file.
+
+    The same for every seed of a model, so that runs of one table are known by it.
+    """
+    rng = np.random.default_rng(7)
     chosen = rng.choice(num_rows, min(SAMPLE, num_rows), replace=False)
-    return np.unique(np.concatenate([chosen, _first_of_every_group(labels)]))
+    if len(labels.labels) == 1:
+        return np.sort(chosen)
+    missing = np.ones(len(labels.labels), bool)
+    missing[np.unique(labels.codes[np.sort(chosen)])] = False
+    return np.sort(np.concatenate([chosen, _one_of_every_group(labels, missing, rng)]))
 
 
-def _first_of_every_group(labels: tables.Groups) -> np.ndarray:
-    """Found some rows at a time, for codes may be many and on disk."""
-    first = np.full(len(labels.labels), -1)
-    for start in range(0, len(labels.codes) if len(first) > 1 else 1, ROWS_AT_A_TIME):
-        codes, places = np.unique(labels.codes[start : start + ROWS_AT_A_TIME], return_index=True)
-        unseen = first[codes] < 0
-        first[codes[unseen]] = start + places[unseen]
-    return first[first >= 0]
+def _one_of_every_group(labels: tables.Groups, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A random row of every wanted group: its first one might be unlike the others.  Found some rows at a time, for
+    codes may be many and on disk."""
+    row, least = np.full(len(wanted), -1), np.full(len(wanted), np.inf)
+    for start in range(0, len(labels.codes), ROWS_AT_A_TIME):
+        codes = np.asarray(labels.codes[start : start + ROWS_AT_A_TIME])
+        lots = rng.random(len(codes))
+        order = np.argsort(lots)
+        found, places = np.unique(codes[order], return_index=True)
+        drawn = order[places]
+        better = lots[drawn] < least[found]
+        row[found[better]], least[found[better]] = start + drawn[better], lots[drawn[better]]
+    return row[wanted & (row >= 0)]
 
 
 def _rows(x: Any, numbers: np.ndarray) -> np.ndarray:

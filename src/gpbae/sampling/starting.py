@@ -140,7 +140,8 @@ def _map_gradient(model, plan, table, encoder, position, law, key_rows, key_seed
     selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     if plan.amortised:
-        position = position._replace(local=inference.newborn(model, encoder, position.shared, batch, key_seed))
+        one = jnp.ones(())
+        position = position._replace(local=inference.newborn(model, plan, encoder, position, batch, one, key_seed))
     part = position if plan.batching.is_exact else take_position(position, selection, plan)
     gradient, terms = model.gradient(part, batch, law=law)
     gradient = gradient._replace(shared=_hold(gradient.shared))

@@ -50,7 +50,8 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
     batch = plan.batching.batch(table, selection)
     state = chain.sampler
     if plan.amortised:
-        newborn = inference.newborn(model, eqx.combine(chain.encoder, static), state.position.shared, batch, key_birth)
+        encoder = eqx.combine(chain.encoder, static)
+        newborn = inference.newborn(model, plan, encoder, state.position, batch, settings.temperature, key_birth)
         state = state._replace(position=state.position._replace(local=newborn))
     part = take(state, selection, plan)
 
@@ -65,7 +66,9 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
     curvature = sghmc.largest_curvature(key_power, product, hold_refreshed(part, plan))
     if plan.batching.is_exact:
         return Stiffness(curvature, part.scale, None, None)
-    noise = _gradient_noise(model, plan, table, eqx.combine(chain.encoder, static), state, key_noise)
+    noise = _gradient_noise(
+        model, plan, table, eqx.combine(chain.encoder, static), state, settings.temperature, key_noise
+    )
     moving = hold_refreshed(part, plan).scale.shared
     ratio = sghmc.noise_ratio(noise.shared, moving, part.preconditioner.shared, settings)
     if not plan.batching.values_are_local:
@@ -103,7 +106,7 @@ def _spread(part: Position, whole: Position, plan: Plan) -> Position:
     return Position(part.shared, values, jax.tree.map(widen, part.local, whole.local))
 
 
-def _gradient_noise(model, plan, table, encoder, state, key):
+def _gradient_noise(model, plan, table, encoder, state, temperature, key):
     """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
 
     Amortised latents stay K steps with one batch, so the noise repeats: over times longer than a sweep it acts like
@@ -116,7 +119,7 @@ def _gradient_noise(model, plan, table, encoder, state, key):
         batch = plan.batching.batch(table, selection)
         part = take(state, selection, plan).position
         if plan.amortised:
-            part = part._replace(local=inference.newborn(model, encoder, part.shared, batch, key_birth))
+            part = part._replace(local=inference.newborn(model, plan, encoder, part, batch, temperature, key_birth))
         return model.gradient(part, batch)[0]
 
     zeros = jax.tree.map(jnp.zeros_like, state.position._replace(local=state.preconditioner.local))

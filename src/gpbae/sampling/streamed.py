@@ -1,5 +1,7 @@
 """Blocks of sweeps whose rows come from outside: the sweep of `inference`, with a small table of its own each time."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,7 @@ def run_block(
     """As `inference.run_block`; every sweep sees its own rows, in the types of the table at hand."""
     given = (jnp.asarray(rows.x), jnp.asarray(rows.y, table.y.dtype), jnp.asarray(rows.mask),
              jnp.asarray(rows.group, jnp.int32))  # fmt: skip
+    plan = dataclasses.replace(plan, batching=dataclasses.replace(plan.batching, is_given=True))
     return _run(model, plan, table.group_rows[:, :1], static, chains, settings, temperatures, adapting, given)
 
 

@@ -32,7 +32,7 @@ def _refuse_another_sample(run: Path) -> None:
     stored = storage.read(run, runfolder.CONFIG, files[runfolder.CONFIG])
     estimator, _, _ = settings.read(stored, config)
     x, y, groups = tablefolder.reopen(run, tablefolder.UNFINISHED)
-    chosen = outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y), estimator.seed)
+    chosen = outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y))
     sample = outofcore.sample_of(x, y, groups, chosen)
     settings.check_same(stored, settings.text(estimator, *sample[:2]), config)
     before, now = _arrays(run), settings.table(*sample, len(y))

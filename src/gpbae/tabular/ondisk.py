@@ -54,22 +54,40 @@ class OnDisk:
 
 
 def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
-    """Columns of a Parquet file copied to an .npy file of float32, some rows at a time: single rows of an .npy file can
-    be reached, those of a row group cannot."""
+    """Columns of a Parquet file copied to an .npy file, some rows at a time: single rows of an .npy file can be
+    reached, those of a row group cannot.  In single precision where no column holds more, else in double."""
+    import pyarrow as pa
     from pyarrow import parquet
 
     with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
-        if missing := [name for name in columns if name not in file.schema_arrow.names]:
+        schema = file.schema_arrow
+        if missing := [name for name in columns if name not in schema.names]:
             raise InputError(f"{path} must have the columns asked for; missing {', '.join(missing)}.")
-        shape = (file.metadata.num_rows, len(columns))
-        out = np.lib.format.open_memmap(to, mode="w+", dtype=np.float32, shape=shape)
+        kinds = {name: schema.field(name).type for name in columns}
+        if others := [name for name, kind in kinds.items() if not _is_number(kind)]:
+            raise InputError(
+                f"{path} must have numbers in the columns asked for; {others[0]} holds {kinds[others[0]]}. Turn dates "
+                "into numbers of days or hours first, or fit the file from the command line, which reads them."
+            )
+        small = all(kind in (pa.float32(), pa.float16(), pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.bool_())
+                    for kind in kinds.values())  # fmt: skip
+        made = Path(f"{to}.part")
+        out = np.lib.format.open_memmap(made, mode="w+", dtype=np.float32 if small else np.float64,
+                                        shape=(file.metadata.num_rows, len(columns)))  # fmt: skip
         start = 0
         for batch in file.iter_batches(batch_size=ROWS_AT_A_TIME, columns=columns):
             table = batch.to_pandas()
-            out[start : start + len(table)] = table[columns].to_numpy(np.float32, na_value=np.nan)
+            out[start : start + len(table)] = table[columns].to_numpy(np.float64, na_value=np.nan)
             start += len(table)
         out.flush()
+    made.replace(to)
     return OnDisk(to)
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)
 
 
 class Rows(NamedTuple):

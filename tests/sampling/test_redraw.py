@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpbae.answering import redraw
 from gpbae.likelihoods import Gaussian
+from gpbae.sampling import redraw
 
 OPTIMISED = True
 
