@@ -30,7 +30,7 @@ class Columns:
     kinds: dict[str, str] = dataclasses.field(default_factory=dict)
     words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
     decimal: Decimal | None = None
-    table: str = ""  # the name of its file, for the reader
+    table: str = dataclasses.field(default="", compare=False)  # the name of its file, for the reader
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
