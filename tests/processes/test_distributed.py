@@ -52,10 +52,13 @@ def found(chains, table):
     one = lambda p: (model.gradient(p, refreshing.whole(table)), model.energy(p, refreshing.whole(table))[0])
     return over_chains(one)(chains.sampler.position)
 alone = jax.tree.leaves(jax.jit(found)(chains, table))
-split = distributed.together(jax.jit(found))
+split = distributed.together(jax.jit(lambda *a: found(*a)))  # JAX would remember how the same function was traced
 shared = jax.tree.leaves(split(chains, table))
 off = max(float(np.max(np.abs(a - b) / (1 + np.abs(b)))) for a, b in zip(shared, alone))
-print("off", off, len(alone))
+from gpbae.processes import devices
+with devices.everyone(distributed._mesh):
+    apart = f"('{devices.ROWS}'" in str(jax.make_jaxpr(lambda *a: found(*a))(chains, table))
+print("off", off, len(alone), apart)
 """
 
 
@@ -111,8 +114,9 @@ def test_energy_and_gradient_of_shared_rows_are_those_of_all_rows():
     found = ends(list(launch(ENERGY, 2, row_shards=2)))
     assert all(code == 0 for code, _, _ in found), found
     for _, out, _ in found:
-        off, count = next(line.split()[1:] for line in out.splitlines() if line.startswith("off"))
-        assert float(off) < 1e-6 and int(count) > 8  # networks are float32
+        off, count, apart = next(line.split()[1:] for line in out.splitlines() if line.startswith("off"))
+        assert float(off) < 5e-6 and int(count) > 8  # networks are float32, and sums are in another order
+        assert apart == "True"  # else each process would have done all of it
 
 
 @pytest.mark.slow

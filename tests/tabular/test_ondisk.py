@@ -206,6 +206,8 @@ def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
         tiny(latents="persistent").fit(X, y)
     with pytest.raises(InputError, match="same number of rows"):
         tiny().fit(X[:5], y)
+    with pytest.raises(InputError, match=r"too little of 900 groups.*batch_size=225"):
+        tiny().fit(X, y, groups=np.arange(N))
     with pytest.raises(InputError, match="needs the latents of all rows"):
         GPBAE(latent_dim=2, num_chains=1, decoder="linear", encoder="linear", progress=False).fit(
             X[:20], OnDisk(Y[:20])

@@ -61,3 +61,10 @@ def test_numbers_that_arithmetic_cannot_bear_are_refused(what):
 def test_a_blank_label_is_refused(blank):
     with pytest.raises(InputError, match="must not hold blanks"):
         tables.group_codes(np.array(["a", blank, "b"], dtype=object), 3)
+
+
+def test_groups_that_cannot_be_held_side_by_side_are_refused(monkeypatch):
+    monkeypatch.setattr(tables, "LARGEST_ARRANGEMENT", 20)
+    assert tables.arrange(np.repeat([0, 1], [10, 1]), 2).shape == (2, 10)
+    with pytest.raises(InputError, match="2 groups of up to 11 rows are too uneven"):
+        tables.arrange(np.repeat([0, 1], [11, 1]), 2)

@@ -19,12 +19,14 @@ from gpbae.tabular.ondisk import ROWS_AT_A_TIME, Feed, OnDisk, Rows
 SAMPLE = 10_000
 BATCH = 256
 LARGEST_BATCH = SAMPLE
+GROUPS_PER_ROW = 4
 
 
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
     """Sample the posterior given all rows; the table that is kept with the model, and in `run_dir`, is the sample."""
     _check(estimator, x, y)
     labels = labels_of(groups, len(y))
+    _refuse_many_groups(estimator, len(labels.labels))
     chosen = chosen_rows(labels, len(y))
     sample = sample_of(x, y, groups, chosen)
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*sample)
@@ -67,6 +69,16 @@ def _check(estimator: Any, x: Any, y: OnDisk) -> None:
         )
     if x is not None and len(x) != len(y):
         raise InputError(f"x and y must have the same number of rows; got {len(x)} and {len(y)}.")
+
+
+def _refuse_many_groups(estimator: Any, num_groups: int) -> None:
+    """Each has values of its own; of a group that hardly any batch sees they would stand still."""
+    size = estimator.batch_size or BATCH
+    if not _is_blind(estimator) and num_groups > GROUPS_PER_ROW * size:
+        raise InputError(
+            f"A batch of {size} rows of a table on disk sees too little of {num_groups} groups to move their values; "
+            f"pass batch_size={-(-num_groups // GROUPS_PER_ROW)} or more, or fit some of the groups in memory."
+        )
 
 
 def labels_of(groups: Any, num_rows: int) -> tables.Groups:

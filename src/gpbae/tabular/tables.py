@@ -12,6 +12,9 @@ SQUARABLE, SQUARABLE_IN_SINGLE = 1e150, 1e15
 """Numbers and differences beyond this, or below its inverse, have squares that are infinite or zero; beyond the second,
 sums of squares in single precision may be."""
 
+LARGEST_ARRANGEMENT = 500_000_000
+"""Rows of all groups, each padded to the longest: two gigabytes of numbers."""
+
 
 class Frame(NamedTuple):
     """How an observation table looked: trailing shape, column names, index and the codings of a data frame's columns
@@ -283,6 +286,12 @@ def arrange(codes: np.ndarray, num_groups: int) -> np.ndarray:
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     column = np.arange(codes.size) - np.repeat(starts, counts)
-    table = np.full((num_groups, max(int(counts.max(initial=0)), 1)), codes.size, dtype=np.int32)
+    shape = (num_groups, max(int(counts.max(initial=0)), 1))
+    if shape[0] * shape[1] > LARGEST_ARRANGEMENT:
+        raise InputError(
+            f"{num_groups} groups of up to {shape[1]} rows are too uneven to be held side by side; fit the longest "
+            "ones apart, or cut them into several groups."
+        )
+    table = np.full(shape, codes.size, dtype=np.int32)
     table[codes[order], column] = order
     return table
