@@ -16,7 +16,7 @@ from gpbae.errors import InputError
 from gpbae.kernels import RBF
 from gpbae.sampling import inference, outofcore, sghmc, streamed
 from gpbae.sampling.batches import RowBatch, StreamBatch
-from gpbae.saving import runfolder
+from gpbae.saving import merging, runfolder
 from gpbae.tabular import ondisk
 from gpbae.tabular.ondisk import Feed, OnDisk, Rows
 
@@ -198,6 +198,15 @@ def test_a_stopped_fit_from_disk_goes_on_to_the_same_draws(model, files, tmp_pat
     found = tiny().fit(*given, run_dir=folder)
     jax.tree.map(np.testing.assert_array_equal, found.draws_, model.draws_)
     jax.tree.map(np.testing.assert_array_equal, load(folder).draws_, model.draws_)
+
+
+def test_runs_of_one_table_on_disk_are_merged(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(outofcore, "SAMPLE", 200)
+    for seed in (0, 1):
+        given = (OnDisk(files / "x.npy"), OnDisk(files / "y.npy"))
+        tiny(seed=seed, kernel=RBF(), num_chains=1).fit(*given, run_dir=tmp_path / str(seed))
+    merged = merging.merge([tmp_path / "0", tmp_path / "1"])
+    assert merged.num_chains_ == 2 and len(merged.table_.x) == 200
 
 
 def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
