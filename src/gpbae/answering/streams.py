@@ -21,15 +21,16 @@ class Streams(Questions):
                ) -> Iterator[Predictive]:  # fmt: skip
         """Answers to chunks (x, y, groups) of a long table, in order, one for every block of rows.
 
-        Chunks may be of any length; blocks have `rows_per_block(question)` rows, whose answers are those of the whole
-        table in one chunk.  Rows of a group that was not fitted are answered together, by `impute` and `encode` only.
+        A chunk may be of any length and is cut into blocks of `rows_per_block(question)` rows; a part of a block takes
+        as long as a whole one, and of chunks of whole blocks the answers are those of the whole table.  Rows of
+        a group that was not fitted are answered together, by `impute` and `encode` only.
         """
         self._fitted()
         found = self._blocks(question, num_draws)
         if question != "predict":
             self._check_alone()
         number = 0
-        for x, y, groups in _in_blocks(chunks, found.num_rows):
+        for x, y, groups in chunks:
             for answer in self._pieces(question, found, number, x, y, groups):
                 yield answer
                 number += 1
@@ -79,34 +80,3 @@ class Streams(Questions):
 
 def _cuts(num_rows: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
-
-
-def _in_blocks(chunks: Iterable[tuple[Any, Any, Any]], size: int) -> Iterator[tuple[Any, Any, Any]]:
-    """The same rows in chunks of whole blocks, but for the last one: a part of a block takes as long as a whole one."""
-    rest: tuple[Any, Any, Any] | None = None
-    for chunk in chunks:
-        given = chunk if rest is None else tuple(map(_joined, rest, chunk))
-        whole = _length(given) // size * size
-        if whole:
-            yield tuple(_part(a, slice(0, whole)) for a in given)  # type: ignore[misc]
-        rest = tuple(_part(a, slice(whole, None)) for a in given) if whole < _length(given) else None  # type: ignore
-    if rest is not None:
-        yield rest
-
-
-def _length(chunk: tuple[Any, Any, Any]) -> int:
-    return next((len(a) for a in chunk if a is not None), 0)
-
-
-def _part(a: Any, rows: slice) -> Any:
-    return None if a is None else a.iloc[rows] if hasattr(a, "iloc") else a[rows]
-
-
-def _joined(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return b if a is None else a
-    if hasattr(a, "iloc"):
-        import pandas as pd
-
-        return pd.concat([a, b])
-    return np.concatenate([np.asarray(a), np.asarray(b)])

@@ -76,8 +76,16 @@ def _gaps(view: Overview, x: Any) -> Any:
 
     lows, highs = (view.dated(a) or [rounded(v, 10) for v in a] for a in _ends(view))
     rows = [{"g": gap.series, "k": gap.cell, "x": a, "to": b} for gap, a, b in zip(view.gaps, lows, highs, strict=True)]
+    rows += _nowhere(view)
     shade = _among(view, rows).mark_rect(color=GREY, opacity=alt.expr("missing ? 0.25 : 0"))
     return shade.encode(x, alt.X2("to"))
+
+
+def _nowhere(view: Overview) -> list[dict[str, Any]]:
+    """A gap without width for every column and series: of no rows at all a browser would say that they have no end."""
+    where, which = _places(view)
+    first = {g: place for place, g in zip(reversed(where), reversed(which), strict=True)}
+    return [{"g": g, "k": k, "x": x, "to": x} for g, x in first.items() for k in range(len(view.cells))]
 
 
 def _ends(view: Overview) -> tuple[np.ndarray, np.ndarray]:
