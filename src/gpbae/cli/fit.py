@@ -1,7 +1,6 @@
 """`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
 
 import functools
-import itertools
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -99,8 +98,8 @@ def fit(
         )
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
-    before = (notices.before_fit(estimator, table.y), notices.of_latents(estimator, given_names))
-    for sentence in (*itertools.chain(*before), *notices.of_series(table)):
+    latents = notices.of_latents(estimator, given_names)
+    for sentence in (*notices.before_fit(estimator, table.y), *latents, *notices.of_series(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)

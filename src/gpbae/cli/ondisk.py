@@ -79,11 +79,11 @@ class Fit(NamedTuple):
         opened, is_new = self._opened(log)
         x, y, groups = opened
         estimator, given = self._made(_some(y, groups, 0))  # the same arguments whatever the seed
-        seen = tables.observations(_some(y, groups, estimator.seed))
+        seen = tables.observations(_some(y, groups))
         transform = transform_of_all(estimator, seen, y)
         if not is_new:
             self._announce(estimator, (x, y), len(y))
-        before = notices.before_fit(estimator, _some(y, groups, estimator.seed), transform)
+        before = notices.before_fit(estimator, _some(y, groups), transform)
         for sentence in (*before, *notices.of_latents(estimator, given)):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
@@ -164,8 +164,8 @@ def memory(estimator: Any, num_cells: int) -> int:
     return LIBRARIES + OF_TEXT * copying.CELLS_AT_A_TIME + 8 * num_cells * (8 * outofcore.SAMPLE + 3 * block)
 
 
-def _some(y: OnDisk, groups: tables.Groups | None, seed: int) -> Any:
-    """The rows by which a fit with this seed chooses scales and starts, as a data frame."""
+def _some(y: OnDisk, groups: tables.Groups | None) -> Any:
+    """The rows by which a fit chooses scales and starts, as a data frame."""
     return y.sample(outofcore.chosen_rows(outofcore.labels_of(groups, len(y)), len(y)))
 
 

@@ -75,9 +75,11 @@ def _refuse_many_groups(estimator: Any, num_groups: int) -> None:
     """Each has values of its own; of a group that hardly any batch sees they would stand still."""
     size = estimator.batch_size or BATCH
     if not _is_blind(estimator) and num_groups > GROUPS_PER_ROW * size:
+        enough = -(-num_groups // GROUPS_PER_ROW)
+        larger = f"pass batch_size={enough} or more, or " if enough <= LARGEST_BATCH else ""
         raise InputError(
             f"A batch of {size} rows of a table on disk sees too little of {num_groups} groups to move their values; "
-            f"pass batch_size={-(-num_groups // GROUPS_PER_ROW)} or more, or fit some of the groups in memory."
+            f"{larger}fit some of the groups in memory."
         )
 
 
