@@ -153,7 +153,7 @@ def test_rows_reach_the_chain_as_they_would_from_memory(files, monkeypatch):
 
 
 def test_a_fit_from_disk_finds_the_curves_and_is_not_hot():
-    """Born from the encoder alone, latents push decoder and values at every birth: the error was 0.3 and more."""
+    """Born from the encoder alone, latents push decoder and values at every birth: the error of a curve was 0.24."""
     rng = np.random.default_rng(5)
     x, phase = rng.uniform(0, 10, (6000, 1)), np.array([0.0, 2.0])
     group = rng.integers(0, 2, len(x))
