@@ -2,11 +2,15 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One XLA thread per worker, or two workers fight over the cores; XLA reads the size of its pool from NPROC.
     os.environ.setdefault("NPROC", "1")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell without job control starts what runs in the background so, and the commands that tests stop inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MPLBACKEND"] = "Agg"  # draw into memory, in subprocesses too: no test may need a display
 
 import jax

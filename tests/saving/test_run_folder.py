@@ -532,15 +532,17 @@ with watch.Watch() as seen:
 @pytest.mark.parametrize(("beats", "words"), [(0, b"when the start is compiled"), (1, b"after the sweeps under way")])
 def test_a_second_signal_leaves_at_once(beats, words):
     source = str(runfolder.Path(storage.__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUSY, source, str(beats)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None and process.stdout.readline() == b"busy\n"
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    command = [sys.executable, "-c", BUSY, source, str(beats)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"busy\n"
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 130 and words in said
 
 
