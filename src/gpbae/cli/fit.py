@@ -72,7 +72,7 @@ def fit(
     quiet: options.Quiet = False,
     log_json: options.LogJson = None,
 ) -> None:
-    """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
+    """Fit a model to a table and keep it in a folder (rivals are optimised, ours sampled); stopped, it goes on."""
     model, told = _model(model, config), typed.latest.get()
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))

@@ -110,7 +110,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if not said.", rich_help_panel=MODEL)]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of all that is random; 0 if not said.", rich_help_panel=MODEL)
+]
 
 # Several processes.
 
