@@ -36,6 +36,18 @@ def test_lines_stand_where_there_is_no_terminal(capsys):
     assert capsys.readouterr().err == "SGPBAE: sampling, draw 25 of 25 [1 min 15 s]\n"
 
 
+def test_news_of_a_block_are_told_chain_by_chain():
+    event = {
+        "phase": "warm-up",
+        "log_joint": [-1234.56, -1200.0],
+        "kinetic_temperature": [0.3611, 0.352],
+        "temperature": 0.358,
+    }
+    assert progress._note(event) == "log joint by chain -1235 -1200, temperature by chain 0.36 0.35 (meant: 0.36)"
+    alone = {"phase": "sampling", "kinetic_temperature": [1.004], "temperature": 1.0}
+    assert progress._note(alone) == "temperature 1 (meant: 1)"
+
+
 def test_fits_of_one_command_are_counted_and_share_a_clock(monkeypatch, capsys):
     """A sweep a second: ten are left of this fit of 20, and all 20 of the next; the clock is that of the command."""
     now = [1000.0]

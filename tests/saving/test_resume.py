@@ -82,7 +82,9 @@ def test_history_survives(tmp_path, every_block):
     for clock in ("seconds", "processor_seconds"):
         told = [event[clock] for event in model.history_]
         assert told == sorted(told)
-    assert all(isinstance(event["log_joint"], np.ndarray) for event in model.history_ if "log_joint" in event)
+    for name in ("log_joint", "kinetic_temperature"):
+        told = [event[name] for event in model.history_ if name in event]
+        assert told and all(isinstance(values, np.ndarray) for values in told)
     lines = (tmp_path / "run" / runfolder.METRICS).read_text().splitlines()
     assert [json.loads(line)["phase"] for line in lines][:2] == ["compiling", "map"]
 

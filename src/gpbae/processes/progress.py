@@ -236,8 +236,10 @@ def _note(event: dict[str, Any]) -> str:
         parts.append(f"log joint{' by chain' * (len(values) > 1)} " + " ".join(f"{v:.4g}" for v in values))
     if "bound" in event:
         parts.append(f"bound {event['bound']:.4g}")
-    if "temperature" in event:
-        parts.append(f"temperature {event['temperature']:.3g}")
+    if "kinetic_temperature" in event:
+        values = np.atleast_1d(event["kinetic_temperature"])
+        measured = " ".join(f"{v:.2g}" for v in values)
+        parts.append(f"temperature{' by chain' * (len(values) > 1)} {measured} (meant: {event['temperature']:.2g})")
     if event["phase"] == "resumed":
         done = ", all there is to do" if event["sweep"] == event["sweeps"] else ""
         parts.append(f"after sweep {event['sweep']} of {event['sweeps']}{done}")

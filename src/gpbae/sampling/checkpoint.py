@@ -23,6 +23,15 @@ PHASES, COUNTERS = ("start", "warm-up", "sampling"), ("phase", "block")
 BY_CHAIN = ("step_sizes", "noise_shares", "stiffest", "back_offs", "dead")
 
 
+TOLD_BY_CHAIN = ("log_joint", "kinetic_temperature")
+"""Of an event."""
+
+
+def as_told(event: dict[str, Any]) -> dict[str, Any]:
+    """An event that was written down, with arrays in the place of lists."""
+    return event | {name: np.array(event[name], float) for name in TOLD_BY_CHAIN if name in event}
+
+
 class Snapshot(NamedTuple):
     """The chains and the gradient noise leaf by leaf; what Python knows besides; the draws so far in chunks; events."""
 

@@ -12,6 +12,12 @@ def total(terms: dict[str, Array]) -> np.ndarray:
     return np.sum([np.asarray(t) for t in terms.values()], axis=0)
 
 
+def heat(report: Report) -> np.ndarray:
+    """Kinetic temperature by chain: the mean over blocks of variables of what a block of sweeps measured."""
+    leaves = [np.asarray(a, float) for a in jax.tree.leaves(report.kinetic_temperature)]
+    return np.mean([a.reshape(len(a), -1).mean(axis=1) for a in leaves], axis=0)
+
+
 def finite_chains(chains: Chain, report: Report) -> np.ndarray:
     """Chain by chain: the energy along the block, and every variable at its end, are numbers."""
     leaves = jax.tree.leaves((chains.sampler.position, chains.values, chains.encoder))

@@ -16,7 +16,7 @@ from gpbae.errors import GpbaeError
 from gpbae.sampling import checkpoint, inference, sghmc, starting, streamed
 from gpbae.sampling.batches import Table
 from gpbae.sampling.checkpoint import Keeper
-from gpbae.sampling.health import culprits_of, finite_chains, keep_sound, total
+from gpbae.sampling.health import culprits_of, finite_chains, heat, keep_sound, total
 from gpbae.sampling.inference import Chain, Plan
 from gpbae.sampling.stiffness import Stiffness, measure
 from gpbae.tabular.ondisk import Feed
@@ -231,8 +231,8 @@ class Sampler:
             if self.block in checkpoints:
                 self._set_step_sizes(self._measure(self.chains))
             self._say(phase="warm-up", done=self.block, total=num_blocks, log_joint=total(report.terms),
-                      temperature=float(schedule[self.block * thin - 1]), step_size=self._smallest_step(),
-                      **self._sweeps())  # fmt: skip
+                      temperature=float(schedule[self.block * thin - 1]), kinetic_temperature=heat(report),
+                      step_size=self._smallest_step(), **self._sweeps())  # fmt: skip
             self._pause()
 
     def _retreat(self, broken: np.ndarray, culprits: str) -> None:
@@ -269,7 +269,8 @@ class Sampler:
                 report.fraction_clamped, report.encoder_loss, report.acceptance))  # fmt: skip
             self.fresh.append((jax.tree.map(np.asarray, self.draw()), kinetic, clamped))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
-                      encoder_loss=loss, step_size=self._smallest_step(),
+                      temperature=budget.temperature, kinetic_temperature=heat(report), encoder_loss=loss,
+                      step_size=self._smallest_step(),
                       acceptance=accepted if np.isfinite(accepted) else None, **self._sweeps())  # fmt: skip
             self._pause(at_an_end=self.block == budget.num_samples)
 

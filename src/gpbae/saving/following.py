@@ -13,7 +13,7 @@ import numpy as np
 from gpbae.errors import GpbaeError, Interrupted
 from gpbae.processes import distributed, progress
 from gpbae.processes.watch import Watch
-from gpbae.sampling.checkpoint import Arrays, Keeper, Snapshot
+from gpbae.sampling.checkpoint import Arrays, Keeper, Snapshot, as_told
 from gpbae.saving import runfolder, settings, storage
 
 
@@ -143,5 +143,5 @@ def from_bytes(content: bytes) -> Snapshot:
         part, leaf = name.split(" ", 1)
         parts.setdefault(part, {})[leaf] = a
     state = parts.pop("state")
-    history = [e | {"log_joint": np.array(e["log_joint"], float)} if "log_joint" in e else e for e in words["history"]]
+    history = [as_told(event) for event in words["history"]]
     return Snapshot(state, words["counters"], [parts[str(i)] for i in range(len(parts))], history)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from gpbae.errors import InputError
+from gpbae.sampling import checkpoint
 from gpbae.saving import io, runfolder, settings, storage
 
 FREE = ("seed", "num_chains")
@@ -108,7 +109,9 @@ def _history(histories: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 def _event(events: list[dict[str, Any]]) -> dict[str, Any]:
     merged = dict(events[0])
-    merged["log_joint"] = np.concatenate([np.atleast_1d(e["log_joint"]) for e in events])
+    for name in checkpoint.TOLD_BY_CHAIN:
+        if all(name in e for e in events):
+            merged[name] = np.concatenate([np.atleast_1d(e[name]) for e in events])
     merged["seconds"] = max(e["seconds"] for e in events)
     for name in ("acceptance", "encoder_loss"):
         found = [e[name] for e in events if e.get(name) is not None]

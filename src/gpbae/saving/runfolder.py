@@ -36,6 +36,7 @@ import numpy as np
 import gpbae
 from gpbae.errors import GpbaeError, InputError, Interrupted
 from gpbae.processes.watch import Watch
+from gpbae.sampling import checkpoint
 from gpbae.sampling.checkpoint import Arrays, Keeper, Snapshot
 from gpbae.saving import io, settings, storage, tablefolder
 
@@ -376,7 +377,5 @@ def _plain(value: Any) -> Any:
 
 
 def _event(line: bytes) -> dict[str, Any]:
-    event = json.loads(line)
-    if "log_joint" in event:
-        event["log_joint"] = np.array(event["log_joint"], float)
+    event = checkpoint.as_told(json.loads(line))
     return event | {"seconds": float(event["seconds"])}
