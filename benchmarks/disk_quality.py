@@ -1,11 +1,14 @@
 """How good a fit from disk is: error of known curves, coverage and temperatures, beside a sample fitted in memory.
 
-python benchmarks/disk_quality.py [--rows 50000] [--groups 5] [--seeds 2]
+python benchmarks/disk_quality.py [--rows 50000] [--groups 5] [--seeds 2] [--fits kept born often memory]
+
+From disk, latents are kept (fresh rows at every step), born at every sweep, or born "often", at every step.
 """
 
 import argparse
 import time
 
+import jax
 import numpy as np
 
 from gpbae import SGPBAE
@@ -13,6 +16,13 @@ from gpbae.kernels import RBF
 from gpbae.tabular import OnDisk
 
 NOISE, NUM_COLUMNS, SAMPLE = 0.2, 4, 1000
+LENGTHS = dict(num_warmup=300, num_samples=25, thinning=10)
+FITS = {
+    "kept": LENGTHS | dict(latents="persistent"),
+    "born": LENGTHS | dict(latents="amortised"),
+    "often": dict(latents="amortised", num_warmup=9000, num_samples=25, thinning=300, sampler_steps=1, encoder_steps=2),
+    "memory": dict(num_warmup=100, num_samples=25, thinning=3),
+}
 
 
 def table(num_rows, num_groups, rng):
@@ -43,26 +53,29 @@ def main():
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--groups", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--fits", nargs="+", choices=FITS, default=list(FITS))
+    parser.add_argument("--decoder", default="linear", help="of the fits, and the kind of their encoders")
     given = parser.parse_args()
-    print("| fit | CPU seconds | error of the curves | 90 % intervals hold | decoder, noise temperature |")
-    print("|---|---|---|---|---|")
+    print("| fit | CPU seconds | error of the curves | 90 % intervals hold | decoder, noise temperature | first, last "
+          "noise |\n|---|---|---|---|---|---|")  # fmt: skip
     for seed in range(given.seeds):
-        for where, sweeps in (("disk", (300, 10)), ("memory", (100, 3))):
+        for where in given.fits:
             rng = np.random.default_rng(seed)
             x, y, group, phase = table(given.rows, given.groups, rng)
-            model = SGPBAE(latent_dim=2, num_inducing=16, kernel=RBF(lengthscale=1.5), decoder="linear",
-                           encoder="linear", num_chains=1, num_warmup=sweeps[0], num_samples=25, thinning=sweeps[1],
-                           progress=False, seed=seed)  # fmt: skip
+            model = SGPBAE(latent_dim=2, num_inducing=16, kernel=RBF(lengthscale=1.5), decoder=given.decoder,
+                           encoder=given.decoder, num_chains=1, progress=False, seed=seed, **FITS[where])  # fmt: skip
             started = time.process_time()
-            if where == "disk":
-                model.fit(OnDisk(x), OnDisk(y), groups=group)
-            else:
+            if where == "memory":
                 some = rng.choice(len(x), min(SAMPLE, len(x)), replace=False)
                 model.fit(x[some], y[some], groups=group[some])
+            else:
+                model.fit(OnDisk(x), OnDisk(y), groups=group)
             seconds, (error, low, high) = time.process_time() - started, scores(model, phase, rng)
             heat = model.kinetic_temperatures_()
+            noise = np.exp(np.concatenate([np.ravel(a) for a in jax.tree.leaves(model.draws_.shared["likelihood"])]))
             print(f"| {where}, seed {seed} | {seconds:.0f} | {error:.3f} | {low:.0%} to {high:.0%} | "
-                  f"{heat['decoder'][0]:.2f}, {heat['observation noise'][0]:.2f} |", flush=True)  # fmt: skip
+                  f"{heat['decoder'][0]:.2f}, {heat['observation noise'][0]:.2f} | {noise[0]:.4f}, {noise[-1]:.4f} |",
+                  flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Processor time of a sweep and peak memory of a fit from disk, for tables of growing length.
 
     python benchmarks/ondisk.py [--rows 1000 100000 10000000] [--columns 10] [--out DIR]
-                                [--impute DRAWS] [--most 1000000]
+                                [--impute DRAWS] [--most 1000000] [--kept]
 
 Each fit is a process of its own.  Times are of the sampling phase, by the processor's clock, which neighbours disturb
 least; reading and prefetching rows is part of them.  With --impute the gaps of the table (of its first
---most rows) are filled by so many draws and the filled table is written to disk.
+--most rows) are filled by so many draws and the filled table is written to disk.  With --kept rows keep their latents,
+else these are born at every sweep.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def fill(model, folder, num_draws, most):
             "impute_own_megabytes": held}  # fmt: skip
 
 
-def measure(folder, num_draws, most):
+def measure(folder, num_draws, most, latents):
     from gpbae import SGPBAE
     from gpbae.tabular.ondisk import OnDisk
 
@@ -72,7 +73,7 @@ def measure(folder, num_draws, most):
     started = time.process_time()
     model = SGPBAE(latent_dim=2, num_inducing=16, num_chains=1, num_warmup=4 * THINNING, num_samples=25,
                    thinning=THINNING, sampler_steps=10, encoder_steps=10, num_map_steps=50, batch_size=256,
-                   progress=listener)  # fmt: skip
+                   latents=latents, progress=listener)  # fmt: skip
     model.fit(OnDisk(f"{folder}/x.npy"), OnDisk(f"{folder}/y.npy"))
     cpu, wall = 1e3 * np.median(np.diff(np.array(clock), axis=0), axis=0) / THINNING
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -95,10 +96,11 @@ def main():
     parser.add_argument("--out", type=Path)
     parser.add_argument("--impute", type=int, default=0, metavar="DRAWS")
     parser.add_argument("--most", type=int, default=1_000_000, help="rows to fill")
+    parser.add_argument("--kept", action="store_true", help="rows keep their latents")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        return measure(given.measure, given.impute, given.most)
+        return measure(given.measure, given.impute, given.most, "persistent" if given.kept else "amortised")
     rows = []
     for num_rows in given.rows:
         with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +115,7 @@ def main():
                 str(given.impute),
                 "--most",
                 str(given.most),
+                *(["--kept"] if given.kept else []),
             ]
             found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         print(num_rows, found, flush=True)

@@ -38,7 +38,8 @@ class BAE(Building, Streams, Inspection, Contract):
     encoder, decoder : "auto", "mlp", "conv", "linear", "identity", a value of `gpbae.networks`, or an Equinox module;
         `decoder=Private()` leaves every column a path of its own beside the latents that it shares with the others.
     weight_prior : "fan-in", "isotropic", "laplace", "hierarchical" or a value of `gpbae.weights`.
-    latents : "persistent" (each row keeps its latent), "amortised" (born from the encoder each sweep) or "auto".
+    latents : "persistent" (each row keeps its latents, of a table on disk in a file), "amortised" (born anew each
+        sweep) or "auto": persistent while latents of all rows fit in memory, or a table on disk is seen several times.
     num_chains, num_warmup, num_samples, thinning : chains; warm-up sweeps; draws kept per chain; sweeps per draw.
     batch_size : rows per sampler step; None takes all.
     sampler_steps, encoder_steps : K sampler steps per sweep; J encoder steps per sweep (amortised) or draw.
@@ -79,7 +80,7 @@ class BAE(Building, Streams, Inspection, Contract):
         With `run_dir` the run is kept in that folder as it goes: called again with the same data and arguments, it goes
         on after the last checkpoint, to the same draws as if it had never stopped.  `load(run_dir)` reads the model.
 
-        With y (and x) as `gpbae.tabular.OnDisk` the table stays on disk, however long it is, and latents are amortised.
+        With y (and x) as `gpbae.tabular.OnDisk` the table stays on disk, however long it is, and its latents with it.
         """
         fresh = copy.copy(self)  # a fit that fails must not leave half of itself beside the draws of the last one
         fresh._fit(x, y, groups, run_dir)
@@ -105,13 +106,14 @@ class BAE(Building, Streams, Inspection, Contract):
         kept = following if distributed.is_on() else runfolder
         return kept.keeping(run_dir, self, x, y, groups, rows_on_disk)
 
-    def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper, feed=None) -> None:
+    def _sample(self, model, plan, table, decoder_of, encoder_of, latents, keeper, feed=None, kept=None) -> None:
         chains, static = self._start(model, plan, table, decoder_of, encoder_of, latents)
         shown = self.progress if distributed.number() == 0 else False
         with progress.display(type(self).__name__, shown) as listener:
             if plan.amortised and not keeper.has_begun():
                 chains = starting.pretrain(plan, model.presented(table), static, chains, jnp.asarray(latents), 400)
-            result = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper, feed).run()
+            sampler = run.Sampler(model, plan, table, static, chains, self._budget(), listener, keeper, feed, kept)
+            result = sampler.run()
         self._keep(model, plan, table, static, result)
 
     def _keep(self, model, plan, table, static, result) -> None:

@@ -37,6 +37,7 @@ sampler_steps = 3
 encoder_steps = 2
 num_map_steps = 5
 batch_size = 64
+latents = "persistent"
 progress = false
 """
 
@@ -203,7 +204,6 @@ IMPOSSIBLE = {
     "baseline": (["--model", "vae"], "got vae"),
     "evaluation": (["--evaluate"], "--evaluate cannot hide cells"),
     "several processes": (["--distributed"], "--distributed is for tables in memory"),
-    "latents of rows": (["--set", "latents=persistent"], "are amortised; got latents='persistent'"),
     "seeds of rows": (["--set", "latent_coordinates=seeds"], "latent_coordinates='seeds'"),
     "unknown argument": (["--set", "num_chain=1"], "Did you mean num_chains?"),
     "logarithm of nothing": (["--transform", "level=log"], "transform 'log' needs values above 0; got -"),
@@ -307,7 +307,7 @@ def test_the_same_command_copies_and_samples_nothing_anew(story, folder, monkeyp
     command = ["fit", folder / "lost.csv", *COMMAND, "--config", folder / "tiny.toml", "--out", out]
     assert run(*command) == 0
     said = capsys.readouterr().err
-    assert f"The table stays on disk: {N} rows in {out / 'table'}" in said and "latents are amortised" in said
+    assert f"The table stays on disk: {N} rows in {out / 'table'}" in said and "keeps its latents" in said
     assert "below about 1.5 GB" in said
     (folder / "lost.csv").unlink()
 

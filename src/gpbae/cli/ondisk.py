@@ -23,6 +23,7 @@ from gpbae.tabular.ondisk import OnDisk
 LARGEST_IN_MEMORY = 50_000_000
 """Cells.  Text in memory takes some 60 bytes for each."""
 MODELS = {"BAE": "bae", "SGPBAE": "sgp-bae", "DSGPBAE": "dsgp-bae"}
+MOST_LATENTS = 8
 LIBRARIES, OF_TEXT = 1_300_000_000, 100
 """Bytes that libraries and the compiler take, and those of a cell while it is copied."""
 
@@ -117,8 +118,9 @@ class Fit(NamedTuple):
         head = copying.head(self.source)
         for sentence in notices.of_series(head):
             terminal.say(sentence)
-        self._announce(self._made(head.y)[0], (head.x, head.y), pieces.num_rows(self.source.path))
-        self._check_room(head)
+        estimator, num_rows = self._made(head.y)[0], pieces.num_rows(self.source.path)
+        self._announce(estimator, (head.x, head.y), num_rows)
+        self._check_room(head, latents_bytes(estimator, (num_rows, *head.y.shape[1:])))
         stopped = "Stopped while the table was copied; the same command begins the copy again."
         with runs.stoppable(stopped), progress.display("gpbae", not self.quiet) as show:
             copying.copy(self.source, head, self.out, progress.both(show, log), begun, identity)
@@ -128,19 +130,21 @@ class Fit(NamedTuple):
         estimator, given = self.make(Sample(y))
         lengths = arguments.short_run(outofcore.BATCH)
         estimator.set_params(**{name: value for name, value in lengths.items() if name not in given})
-        if estimator.latents == "persistent" or getattr(estimator, "latent_coordinates", "latents") != "latents":
+        if getattr(estimator, "latent_coordinates", "latents") != "latents":
             raise InputError(
-                "Latents of a table on disk are amortised; got latents='persistent' or latent_coordinates='seeds', "
-                "which keep one for every row. Leave these out, or hold the table in memory with --in-memory."
+                "latent_coordinates='seeds' needs all rows at once. Leave it out, or hold the table in memory with "
+                "--in-memory."
             )
         return estimator, given
 
     def _announce(self, estimator: Any, xy: tuple[Any, Any], num_rows: int) -> None:
         num_cells = sum(0 if part is None else part.shape[1] for part in xy)
+        num_visits = outofcore.num_visits_of_a_sweep(estimator, (num_rows, *xy[1].shape[1:]))
+        latents = "every row keeps its latents, on disk too," if num_visits else "latents are amortised,"
         terminal.say(
             f"The table stays on disk: {self._most}{num_rows} rows in {self.out / tablefolder.TABLE}, of which the "
-            f"chains see some at a time; latents are amortised, and memory stays below about "
-            f"{memory(estimator, num_cells) / 1e9:.1f} GB, however many rows there are."
+            f"chains see some at a time; {latents} and memory stays below about "
+            f"{memory(estimator, num_cells, num_visits or 1) / 1e9:.1f} GB, however many rows there are."
         )
 
     @property
@@ -148,22 +152,30 @@ class Fit(NamedTuple):
         """How many rows lie in a stretch is known when they are copied."""
         return "" if self.source.wish.first is None and self.source.wish.last is None else "at most "
 
-    def _check_room(self, head: reading.Table) -> None:
+    def _check_room(self, head: reading.Table, of_latents: int) -> None:
         columns, width = head.columns, copying.precision(head).itemsize
         row = 8 * len(columns.inputs) + width * len(columns.outputs) + 4 * (columns.groups is not None)
-        needed, free = row * pieces.num_rows(self.source.path), shutil.disk_usage(self.out).free
+        needed, free = row * pieces.num_rows(self.source.path) + of_latents, shutil.disk_usage(self.out).free
         if not self._most and needed > free:
             raise InputError(
-                f"The copy of the table needs {needed / 1e9:.1f} GB in {self.out}; got {free / 1e9:.1f} GB. Make room, "
-                "or name a folder on another disk with --out."
+                f"The copy of the table and latents of its rows need {needed / 1e9:.1f} GB in {self.out}; got "
+                f"{free / 1e9:.1f} GB. Make room, or name a folder on another disk with --out."
             )
 
 
-def memory(estimator: Any, num_cells: int) -> int:
+def memory(estimator: Any, num_cells: int, num_visits: int) -> int:
     """Bytes that a fit takes at most, more or less: libraries, the piece that is copied, the sample and what is found
     from it, and rows of three blocks of sweeps."""
-    block = estimator.num_chains * estimator.thinning * (estimator.batch_size or outofcore.BATCH)
+    block = estimator.num_chains * estimator.thinning * (estimator.batch_size or outofcore.BATCH) * num_visits
     return LIBRARIES + OF_TEXT * copying.CELLS_AT_A_TIME + 8 * num_cells * (8 * outofcore.SAMPLE + 3 * block)
+
+
+def latents_bytes(estimator: Any, shape: tuple[int, ...]) -> int:
+    """Of the file in which rows keep their latents, where they do; as many latents as a fit would choose at most,
+    where none were asked for."""
+    if not outofcore.num_visits_of_a_sweep(estimator, shape):
+        return 0
+    return 4 * shape[0] * (estimator.latent_dim or MOST_LATENTS) * estimator.num_chains
 
 
 def _some(y: OnDisk, groups: tables.Groups | None) -> Any:

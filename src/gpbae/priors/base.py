@@ -45,8 +45,8 @@ class Memory(NamedTuple):
 class Marginals(NamedTuple):
     """Latent marginals at a query: an equal mixture of Q normals (Q = 1 but for deep priors)."""
 
-    mean: Float[Array, "Q G q C"]
-    variance: Float[Array, "Q G q C"]
+    mean: Float[Array, "Q *rows C"]
+    variance: Float[Array, "Q *rows C"]
 
 
 class AbstractLaw(eqx.Module):
@@ -60,6 +60,10 @@ class AbstractLaw(eqx.Module):
     @abc.abstractmethod
     def log_latents(self, values: Any, local: Latents) -> Array:
         """log p of the local coordinates given the values, summed over valid rows."""
+
+    def log_rows(self, values: Any, local: Latents) -> Float[Array, " B"]:
+        """The same row by row, where rows are independent given the values."""
+        raise NotImplementedError(f"rows of {type(self).__name__} are not independent")
 
     @abc.abstractmethod
     def latents(self, local: Latents) -> Latents:

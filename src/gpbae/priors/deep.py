@@ -21,8 +21,10 @@ class DeepLaw(AbstractLaw):
     last: SparseLaw | None
 
     def log_latents(self, values, local):
-        mean = _means(self.projections, values, self.slot)
-        return jnp.sum(jnp.where(self.valid, _log_mixture(local, mean, self.variance), 0.0))
+        return jnp.sum(jnp.where(self.valid, self.log_rows(values, local), 0.0))
+
+    def log_rows(self, values, local):
+        return _log_mixture(local, _means(self.projections, values, self.slot), self.variance)
 
     def latents(self, local):
         return local
@@ -44,7 +46,11 @@ class DeepLaw(AbstractLaw):
         return self._sparse().seeds(values, local)
 
     def placed(self, values, seeds):
-        return self._sparse().placed(values, seeds)
+        """Of a mixture, coordinates with its mean and variance: near its law, not standard normal."""
+        if self.last is not None:
+            return self.last.placed(values, seeds)
+        mean, variance = _matched(Marginals(_means(self.projections, values, self.slot), self.variance))
+        return mean + jnp.sqrt(variance) * seeds, 0.5 * jnp.sum(jnp.log(variance))
 
 
 class DeepPrior(AbstractLatentPrior):

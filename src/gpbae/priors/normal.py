@@ -17,6 +17,9 @@ class NormalLaw(AbstractLaw):
     def log_latents(self, values, local):
         return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local), 0.0))
 
+    def log_rows(self, values, local):
+        return jnp.sum(norm.logpdf(local), axis=1)
+
     def latents(self, local):
         return local
 

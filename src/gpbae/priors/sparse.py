@@ -27,6 +27,10 @@ class SparseLaw(AbstractLaw):
         mean = gp.sparse_mean(self.projection, values, self.slot)
         return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local, mean, jnp.sqrt(self.variance)), 0.0))
 
+    def log_rows(self, values, local):
+        mean = gp.sparse_mean(self.projection, values, self.slot)
+        return jnp.sum(norm.logpdf(local, mean, jnp.sqrt(self.variance)), axis=1)
+
     def latents(self, local):
         return local
 

@@ -35,6 +35,7 @@ class FullBatch:
     """All rows, every step: the gradient is exact."""
 
     is_exact = True
+    unseen = 1.0
     values_are_local = False
 
     def select(self, key: Key[Array, ""], table: Table) -> Selection:
@@ -51,6 +52,7 @@ class RowBatch:
 
     size: int
     is_exact = False
+    unseen = 1.0
     values_are_local = False
 
     def select(self, key: Key[Array, ""], table: Table) -> Selection:
@@ -70,6 +72,7 @@ class GroupBatch:
 
     num_groups: int
     is_exact = False
+    unseen = 1.0
     values_are_local = True
 
     def select(self, key: Key[Array, ""], table: Table) -> Selection:
@@ -91,11 +94,16 @@ class GroupBatch:
 @dataclasses.dataclass(frozen=True)
 class StreamBatch:
     """B rows of a table of `num_rows` that is elsewhere: the table at hand is the batch itself where `is_given`, else a
-    sample of rows, of which B are taken as they are taken of the whole, independently."""
+    sample of rows, of which B are taken as they are taken of the whole, independently.
+
+    `unseen` is the variance of its gradient over that of independent rows, 1 − B/N where rows of a batch are distinct:
+    of what latents add to it, the share B/N is no noise of batches but that of latents, which belongs to the chain.
+    """
 
     size: int
     num_rows: int
     is_given: bool = False
+    unseen: float = 1.0
     is_exact = False
     values_are_local = False
 

@@ -5,6 +5,7 @@ kept as lists of leaves; their structure comes from the model, which is built ag
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -49,10 +50,12 @@ class Moment(NamedTuple):
     counters: dict[str, Any]
     fresh: list[tuple[PyTree, PyTree, float]]
     """Draws that are in no chunk yet."""
+    kept: Arrays
+    """Latents on disk that are not yet in their file."""
 
     def arrays(self) -> Arrays:
         """Leaves of the chains and of the gradient noise."""
-        named = _leaves("chain", self.chains)
+        named = _leaves("chain", self.chains) | self.kept
         return named if self.noise is None else named | _leaves("noise", self.noise)
 
     def chunk(self) -> Arrays | None:
@@ -61,6 +64,10 @@ class Moment(NamedTuple):
 
 class Keeper:
     """Where a run is kept; this one keeps nothing."""
+
+    def folder_for_latents(self) -> Path | None:
+        """Where a run keeps what is too much for a checkpoint; None where nothing outlives it."""
+        return None
 
     def has_begun(self) -> bool:
         """Is there a checkpoint?"""
@@ -100,7 +107,7 @@ class Keeper:
 def moment_of(sampler: Any) -> Moment:
     by_chain = {name: getattr(sampler, name).tolist() for name in BY_CHAIN}
     counters = {name: getattr(sampler, name) for name in COUNTERS} | by_chain
-    return Moment(sampler.chains, sampler.noise, counters, list(sampler.fresh))
+    return Moment(sampler.chains, sampler.noise, counters, list(sampler.fresh), sampler.latents.arrays())
 
 
 def restore(sampler: Any, saved: Snapshot) -> None:

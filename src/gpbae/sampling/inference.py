@@ -35,6 +35,7 @@ class Plan:
     With `placed`, latents that are born anew are drawn near their law given all else, the encoder only guessing: what
     an encoder alone says is off by the same at every birth, and a table that counts its rows N/B times feels that as a
     force which heats everything else.
+    `visits` is the number of batches that a sweep of latents on disk sees, one after another.
     """
 
     batching: Batching
@@ -44,7 +45,13 @@ class Plan:
     refresh: bool
     collapsed: bool = False
     placed: bool = False
+    visits: int = 1
     learning_rate: float = 1e-3
+
+    @property
+    def stay(self) -> int:
+        """Steps that a batch of an amortised sweep stays for."""
+        return self.sampler_steps // self.visits
 
     @property
     def weaves(self) -> bool:
@@ -176,8 +183,15 @@ def newborn(model, plan: Plan, encoder, position: Position, batch: Batch, temper
 
 
 def _placed(model, law: AbstractLaw, position: Position, batch: Batch, temperature, guess, key):
-    """Given the values, rows are independent and the prior of each is a normal law."""
-    zeros = jnp.zeros_like(guess)
+    """Given the values, rows are independent and the prior of each is a normal law, or nearly one."""
+    given = given_all_else(model, law, position, batch, temperature)
+    key_place = jax.random.fold_in(key, 1)
+    return redraw.place(key_place, guess, given.mean, given.variance, given.decode, given.log_prob)
+
+
+def given_all_else(model, law: AbstractLaw, position: Position, batch: Batch, temperature) -> redraw.Given:
+    """p(z | y, all else)^(1/T) of the rows of a batch."""
+    zeros = jnp.zeros((batch.y.shape[0], model.prior.latent_dim))
     mean, _ = law.placed(position.values, zeros)
     sd = law.placed(position.values, zeros + 1.0)[0] - mean
     likelihood = model.observe(position.shared)
@@ -186,8 +200,11 @@ def _placed(model, law: AbstractLaw, position: Position, batch: Batch, temperatu
         y = batch.y.astype(eta.dtype)
         return likelihood.log_prob(y, batch.mask, likelihood.expose(eta, y, batch.mask)) / temperature.astype(eta.dtype)
 
+    def log_prior(z):
+        return law.log_rows(position.values, z) / temperature
+
     decode = lambda z: model.decode(position.shared, z)  # noqa: E731
-    return redraw.place(jax.random.fold_in(key, 1), guess, mean, temperature * sd**2, decode, log_prob)
+    return redraw.Given(log_prior, mean, temperature * sd**2, decode, log_prob)
 
 
 def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, settings, adapting, chain: Chain):

@@ -1,10 +1,15 @@
 """Fit a table that stays on disk: what must be chosen from the data is chosen from a sample, the chains see all of it.
 
-Latents are born at every sweep, near their law given all else, where the encoder's guess leads (`Plan.placed`).  A row
-of ten million is seen by 36 000 steps of 256 rows less than once: a latent kept for it would hardly have moved.
+Where a run comes by every row several times, rows keep their latents in a file (`keptlatents`) and every step sees
+others (`visits`).  Of a longer table latents are born at every sweep, near their law given all else, where the
+encoder's guess leads (`Plan.placed`), and a batch stays for the sweep: what is seen once has nothing to keep.
 """
 
+import contextlib
 import dataclasses
+import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +17,20 @@ import numpy as np
 from gpbae.errors import InputError
 from gpbae.likelihoods import AbstractLikelihood
 from gpbae.priors import SeededPrior
+from gpbae.processes import distributed
 from gpbae.sampling.batches import StreamBatch
+from gpbae.sampling.keptlatents import KeptLatents, Latents
 from gpbae.tabular import tables
-from gpbae.tabular.ondisk import ROWS_AT_A_TIME, Feed, OnDisk, Rows
+from gpbae.tabular.ondisk import ROWS_AT_A_TIME, Feed, OnDisk, Rows, distinct, independent
 
 SAMPLE = 10_000
 BATCH = 256
 LARGEST_BATCH = SAMPLE
 GROUPS_PER_ROW = 4
+FEWEST_VISITS = 3
+"""Of a row in a run, from which on latents are kept."""
+LARGEST_BLOCK = 2**24
+"""Cells of a block of sweeps of all chains.  Two are in memory, a third is read, which takes 30 bytes for a cell."""
 
 
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
@@ -34,34 +45,61 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         raise InputError(
             f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
         )
-    batch_size = min(estimator.batch_size or BATCH, len(y))
-    batching = StreamBatch(batch_size, len(y))
-    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True)
+    size, num_chains = min(estimator.batch_size or BATCH, len(y)), estimator.num_chains
+    num_visits = num_visits_of_a_sweep(estimator, y.shape)
+    batching = StreamBatch(size, len(y), unseen=1 - size / len(y) if num_visits else 1.0)
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True,
+                               visits=num_visits or 1)  # fmt: skip
     model = dataclasses.replace(model, values_are_local=False)
     slots = tables.find_labels(labels.labels, estimator.groups_).astype(np.int32)
 
     def gather(numbers: np.ndarray) -> Rows:
+        kept.touch(numbers)
         values = y.rows(numbers).reshape(*numbers.shape, -1)
         mask = ~np.isnan(values)
         _refuse_impossible(values, mask, model.likelihood, estimator.frame_)
-        scaled = np.where(mask, estimator.scaler_.forward(values), 0.0)
+        scaled = np.where(mask, estimator.scaler_.forward(values), 0.0).astype(table.y.dtype)
         inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
         inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
         return Rows(inputs, scaled, mask, slots[labels.codes[numbers]])
 
-    feed = Feed(gather, len(y), batch_size, estimator.num_chains, estimator.seed)
-    try:
-        with estimator._keeping(run_dir, *sample, rows_on_disk=len(y)) as keeper:
-            estimator._sample(model, plan, table, decoder_of, encoder_of, latents, keeper, feed)
-            keeper.finish(estimator)
-    finally:
-        feed.close()
+    with contextlib.ExitStack() as stack:
+        keeper = stack.enter_context(estimator._keeping(run_dir, *sample, rows_on_disk=len(y)))
+        if num_visits:
+            folder = keeper.folder_for_latents() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            kept = KeptLatents(folder, num_chains, len(y), model.prior.latent_dim)
+            feed = Feed(gather, distinct(len(y), size, num_visits), num_chains, estimator.seed)
+        else:
+            kept, feed = Latents(), Feed(gather, independent(len(y), size), num_chains, estimator.seed)
+        with contextlib.closing(feed):
+            estimator._sample(model, plan, table, decoder_of, encoder_of, latents, keeper, feed, kept)
+        keeper.finish(estimator)
+        kept.remove()
     return estimator
 
 
+def num_visits_of_a_sweep(estimator: Any, shape: tuple[int, ...]) -> int:
+    """Batches that a sweep sees where rows of a table of this shape keep their latents; 0 where these are born anew.
+
+    One for every step, where memory holds the rows of a block of sweeps, else one for every few.  By itself, rows keep
+    their latents where a run is expected to come by several times: what is seen once is only born.
+    """
+    size = min(estimator.batch_size or BATCH, shape[0])
+    cells = estimator.num_chains * estimator.thinning * size * math.prod(shape[1:])
+    steps = estimator.sampler_steps
+    num_visits = max(n for n in range(1, steps + 1) if steps % n == 0 and (n == 1 or n * cells <= LARGEST_BLOCK))
+    if estimator.latents != "auto":
+        return num_visits if estimator.latents == "persistent" else 0
+    sweeps = estimator.num_warmup + estimator.num_samples * estimator.thinning
+    comes_by = sweeps * num_visits * size >= FEWEST_VISITS * shape[0]
+    return num_visits if comes_by and not distributed.is_on() else 0
+
+
 def _check(estimator: Any, x: Any, y: OnDisk) -> None:
-    if estimator.latents == "persistent":
-        raise InputError("Latents of rows on disk are amortised; pass latents='auto', or an array to keep them.")
+    if estimator.latents == "persistent" and distributed.is_on():
+        raise InputError(
+            "Latents of a table on disk are kept by one process; got several. Pass latents='amortised', or fit in one."
+        )
     if (estimator.batch_size or BATCH) > LARGEST_BATCH:
         raise InputError(
             f"batch_size of a table on disk must be at most {LARGEST_BATCH}, of which gradient noise is measured; "

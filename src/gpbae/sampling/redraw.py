@@ -6,6 +6,7 @@ whose proposal is the normal law at the mode leaves p(z | y, draw) as it is and 
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,47 @@ def place(
     mode, L = _normal_law(begin, mean, variance, decode, log_prob, log_density, NUM_CLIMBS_FROM_GUESS)
     first = _proposal(key_first, mode, L)
     return _moved(key_moves, first, mode, L, log_density, NUM_MOVES_FROM_MODE)
+
+
+class Given(NamedTuple):
+    """p(z | y, all else) of independent rows: their prior, its mean and variance, and how cells follow from latents."""
+
+    log_prior: RowDensity
+    mean: Latents
+    variance: Latents
+    decode: Callable[[Latents], Cells]
+    log_prob: Callable[[Cells], Cells]
+
+
+def move(key: Key[Array, ""], z: Latents, given: Given) -> tuple[Latents, Latents]:
+    """z after one move that leaves its law as it is, and the slope of the log density there.
+
+    The proposal is of the normal law that slope and curvature at z suggest.  Where the law is normal, that is a draw of
+    it wherever z is.  It costs two slopes of the decoder, where a climb to the mode, to forget z, costs a dozen.
+    """
+    key_proposal, key_accept = jax.random.split(key)
+
+    def log_density(z: Latents) -> Float[Array, " N"]:
+        return jnp.sum(given.log_prob(given.decode(z)).astype(jnp.float64), axis=1) + given.log_prior(z)
+
+    def suggested(z: Latents) -> tuple[Latents, Latents, Float[Array, "N C C"]]:
+        eta, slopes = _with_slopes(given.decode, z)
+        gradient, H = _derivatives(given.log_prob, eta, slopes, jax.vmap(jnp.diag)(1 / given.variance))
+        pull = jax.grad(lambda z: jnp.sum(given.log_prior(z)))(z)
+        L = _cholesky(H)
+        slope = jnp.einsum("npc,np->nc", slopes.astype(jnp.float64), gradient) + pull
+        return slope, z + _solve_transposed(L, _solve(L, slope)), L
+
+    def log_proposal(z: Latents, slope: Latents, mode: Latents, L: Float[Array, "N C C"]) -> Float[Array, " N"]:
+        log_det = jnp.sum(jnp.log(jnp.diagonal(L, axis1=1, axis2=2)), axis=1)
+        return log_det - 0.5 * jnp.sum(jnp.einsum("nca,nc->na", L, z - mode) ** 2, axis=1)
+
+    there = suggested(z)
+    proposal = there[1] + _solve_transposed(there[2], jax.random.normal(key_proposal, z.shape, z.dtype))
+    back = suggested(proposal)
+    gain = log_density(proposal) - log_proposal(proposal, *there) - log_density(z) + log_proposal(z, *back)
+    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < gain
+    return jnp.where(accepted[:, None], proposal, z), jnp.where(accepted[:, None], back[0], there[0])
 
 
 def _row_density(mean: Latents, variance: Latents, decode: Callable, log_prob: Callable) -> RowDensity:

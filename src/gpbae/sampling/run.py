@@ -13,11 +13,12 @@ from jaxtyping import PyTree
 
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.errors import GpbaeError
-from gpbae.sampling import checkpoint, inference, sghmc, starting, streamed
+from gpbae.sampling import checkpoint, inference, sghmc, starting, streamed, visits
 from gpbae.sampling.batches import Table
 from gpbae.sampling.checkpoint import Keeper
 from gpbae.sampling.health import culprits_of, finite_chains, heat, keep_sound, total
 from gpbae.sampling.inference import Chain, Plan
+from gpbae.sampling.keptlatents import KeptLatents, Latents, Visited
 from gpbae.sampling.stiffness import Stiffness, measure
 from gpbae.tabular.ondisk import Feed
 
@@ -64,7 +65,8 @@ class Sampler:
     """
 
     def __init__(self, model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: Chain, budget: Budget,
-                 listener: Listener, keeper: Keeper | None = None, feed: Feed | None = None):  # fmt: skip
+                 listener: Listener, keeper: Keeper | None = None, feed: Feed | None = None,
+                 latents: Latents | None = None):  # fmt: skip
         self.model, self.plan, self.table, self.static, self.budget = model, plan, table, static, budget
         self.chains, self.listener, self.feed = chains, listener, feed
         self.num_chains = chains.sweep.shape[0]
@@ -74,6 +76,8 @@ class Sampler:
         self.history: list[dict[str, Any]] = []
         self.started, self.processor = time.monotonic(), time.process_time()
         self.keeper = Keeper() if keeper is None else keeper
+        self.latents = Latents() if latents is None else latents
+        self.left: tuple[Visited, np.ndarray] | None = None
         self.phase, self.block = "start", 0
         self.chunks: list[checkpoint.Arrays] = []
         self.fresh: list[tuple[Position, Position, float]] = []
@@ -85,6 +89,8 @@ class Sampler:
         """From where it is to the end; a keeper that has seen this run before says where that is."""
         if saved := self.keeper.saved():
             self._go_on(saved)
+        else:
+            self.latents.begin()
         if self.phase == "start":
             self._climb()
             self._enter("warm-up")
@@ -101,6 +107,7 @@ class Sampler:
         where = self._sweeps()
         self._say(phase="resumed", at=self.phase, block=self.block, done=1, total=1, **where)
         if where["sweep"] < where["sweeps"]:
+            self.latents.go_on(saved.arrays)
             self._say(phase="compiling")
 
     def _sweeps(self) -> dict[str, int]:
@@ -120,7 +127,7 @@ class Sampler:
             self.keeper.mark()
             self.last = checkpoint.moment_of(self)
             stopping = self.keeper.is_stopping()
-            if at_an_end or stopping or self.keeper.is_due():
+            if at_an_end or stopping or self.keeper.is_due() or self.latents.is_full():
                 self._save()
         if stopping:
             self.keeper.stop("sweep {sweep} of {sweeps}".format(**self._sweeps()))
@@ -136,7 +143,9 @@ class Sampler:
             return
         moment, self.last = self.last, None
         chunk = moment.chunk()
+        self.latents.flush()
         self.keeper.keep(moment.arrays(), moment.counters, chunk)
+        self.latents.settle(moment.kept)
         self.chunks += [] if chunk is None else [chunk]
         del self.fresh[: len(moment.fresh)]
 
@@ -192,17 +201,23 @@ class Sampler:
         )
 
     def _block(self, temperatures: np.ndarray, adapting: bool):
+        given = (self.model, self.plan, self.table, self.static, self.chains, self._settings(),
+                 jnp.asarray(temperatures), jnp.asarray(adapting))  # fmt: skip
         if self.feed is not None:
             sweep = int(np.max(np.asarray(self.chains.sweep)))  # a chain that died stays at its last good block
             rows = self.feed.block(sweep, len(temperatures))
-            return streamed.run_block(
-                self.model, self.plan, self.table, self.static, self.chains, self._settings(),
-                jnp.asarray(temperatures), jnp.asarray(adapting), rows,
-            )  # fmt: skip
-        return inference.run_block(
-            self.model, self.plan, self.table, self.static, self.chains, self._settings(),
-            jnp.asarray(temperatures), jnp.asarray(adapting),
-        )  # fmt: skip
+            if not isinstance(self.latents, KeptLatents):
+                return streamed.run_block(*given, rows)
+            found = self.latents.visited(self.feed.numbers(sweep, len(temperatures)))
+            chains, report, latents = visits.run_block(*given, rows, *map(jnp.asarray, found[1:]))
+            self.left = found, np.asarray(latents)
+            return chains, report
+        return inference.run_block(*given)
+
+    def _leave(self, sound: np.ndarray) -> None:
+        """The block counts: rows keep the latents it left them with, in chains that are sound."""
+        if self.left is not None and isinstance(self.latents, KeptLatents):
+            self.latents.write(*self.left, sound)
 
     def temperatures(self) -> np.ndarray:
         """One per warm-up sweep: a geometric ramp over the first half, then the final temperature."""
@@ -227,6 +242,7 @@ class Sampler:
                 self._retreat(~finite, culprits_of(chains, report, ~finite))
                 continue
             self.chains = keep_sound(self.chains, chains, ~self.dead) if self.dead.any() else chains
+            self._leave(~self.dead)
             self.block += 1
             if self.block in checkpoints:
                 self._set_step_sizes(self._measure(self.chains))
@@ -263,6 +279,7 @@ class Sampler:
                            "Pass a smaller step_size or a longer num_warmup.")  # fmt: skip
                 chains = keep_sound(self.chains, chains, finite)
             self.chains = chains
+            self._leave(finite)
             self.block += 1
             kinetic = jax.tree.map(np.asarray, report.kinetic_temperature)
             clamped, loss, accepted = (float(np.mean(np.asarray(a)[~self.dead])) for a in (

@@ -109,8 +109,8 @@ def _spread(part: Position, whole: Position, plan: Plan) -> Position:
 def _gradient_noise(model, plan, table, encoder, state, temperature, key):
     """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
 
-    Amortised latents stay K steps with one batch, so the noise repeats: over times longer than a sweep it acts like
-    independent noise of K times the variance.
+    An amortised batch stays for some steps, K but on disk, so the noise repeats: over longer times it acts like
+    independent noise of so many times the variance.
     """
 
     def one(k):
@@ -133,6 +133,6 @@ def _gradient_noise(model, plan, table, encoder, state, temperature, key):
 
     start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
     (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
-    repeats = plan.sampler_steps if plan.amortised else 1
+    repeats = plan.stay * plan.batching.unseen if plan.amortised else 1
     variance = jax.tree.map(lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total)
     return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)

@@ -20,10 +20,15 @@ def run_block(
     temperatures: Float[Array, " sweeps"], adapting: Array, rows: Rows,
 ) -> tuple[Chain, Report]:  # fmt: skip
     """As `inference.run_block`; every sweep sees its own rows, in the types of the table at hand."""
-    given = (jnp.asarray(rows.x), jnp.asarray(rows.y, table.y.dtype), jnp.asarray(rows.mask),
-             jnp.asarray(rows.group, jnp.int32))  # fmt: skip
+    given = given_rows(rows, table)
     plan = dataclasses.replace(plan, batching=dataclasses.replace(plan.batching, is_given=True))
     return _run(model, plan, table.group_rows[:, :1], static, chains, settings, temperatures, adapting, given)
+
+
+def given_rows(rows: Rows, table: Table) -> tuple[Array, ...]:
+    """In the types of the table at hand."""
+    return (jnp.asarray(rows.x), jnp.asarray(rows.y, table.y.dtype), jnp.asarray(rows.mask),
+            jnp.asarray(rows.group, jnp.int32))  # fmt: skip
 
 
 @distributed.together

@@ -4,6 +4,7 @@
     data.safetensors    the table as it was given
     state.safetensors   the chains and counters at the last checkpoint
     draws/000000.safetensors, …  the draws between two checkpoints
+    latents.npy         latents of all rows of a table on disk, until the run is over
     table/              the table, where the command line left it on disk; data.safetensors then is a sample
     metrics.jsonl       one event per line
     model/              the fitted model, once the run is over
@@ -36,7 +37,7 @@ import numpy as np
 import gpbae
 from gpbae.errors import GpbaeError, InputError, Interrupted
 from gpbae.processes.watch import Watch
-from gpbae.sampling import checkpoint
+from gpbae.sampling import checkpoint, keptlatents
 from gpbae.sampling.checkpoint import Arrays, Keeper, Snapshot
 from gpbae.saving import io, settings, storage, tablefolder
 
@@ -44,7 +45,7 @@ FORMAT, VERSION = "gpbae run", 1
 CONFIG, DATA, STATE, NEXT = "config.toml", "data.safetensors", "state.safetensors", "state.next.safetensors"
 METRICS, CHUNKS, MODEL = "metrics.jsonl", "draws", "model"
 COLUMNS, GIVEN = "columns.json", "given.json"
-OURS = (CONFIG, DATA, STATE, NEXT, METRICS, CHUNKS)
+OURS = (CONFIG, DATA, STATE, NEXT, METRICS, CHUNKS, keptlatents.FILE)
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
@@ -264,6 +265,9 @@ class RunFolder(Keeper):
         os.close(self.log)
 
     # What a sampler asks.
+
+    def folder_for_latents(self) -> Path:
+        return self.folder
 
     def has_begun(self) -> bool:
         return STATE in self.manifest["files"]

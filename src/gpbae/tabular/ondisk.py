@@ -99,24 +99,34 @@ class Rows(NamedTuple):
     group: np.ndarray
 
 
+Drawer = Callable[[np.random.Generator], np.ndarray]
+
+
+def independent(num_rows: int, size: int) -> Drawer:
+    """Rows of a sweep, uniformly and with replacement."""
+    return lambda rng: rng.integers(0, num_rows, size)
+
+
+def distinct(num_rows: int, size: int, num_visits: int) -> Drawer:
+    """(visit, row): of every visit without replacement, so that no row has two latents at once."""
+    return lambda rng: np.array([rng.choice(num_rows, size, replace=False) for _ in range(num_visits)])
+
+
 class Feed:
     """Gives every sweep of every chain its rows.  Which ones depends on seed, chain and sweep only: a block that is
     repeated sees the same."""
 
-    def __init__(
-        self, gather: Callable[[np.ndarray], Rows], num_rows: int, batch_size: int, num_chains: int, seed: int
-    ):
-        self.gather, self.num_rows, self.batch_size = gather, num_rows, batch_size
-        self.num_chains, self.seed = num_chains, seed
+    def __init__(self, gather: Callable[[np.ndarray], Rows], draw: Drawer, num_chains: int, seed: int):
+        self.gather, self.draw, self.num_chains, self.seed = gather, draw, num_chains, seed
         self.pool = ThreadPoolExecutor(1, "gpbae-rows")
         self.coming: tuple[tuple[int, int], Future[Rows]] | None = None
 
     def numbers(self, sweep: int, num_sweeps: int) -> np.ndarray:
-        """(chain, sweep, row) numbers of rows, drawn independently and uniformly."""
+        """(chain, sweep, row) numbers of rows, or (chain, sweep, visit, row)."""
 
         def drawn(chain, s):
             rng = np.random.Generator(np.random.Philox(key=[self.seed, chain], counter=[0, 0, 0, s]))
-            return rng.integers(0, self.num_rows, self.batch_size)
+            return self.draw(rng)
 
         return np.array([[drawn(c, sweep + s) for s in range(num_sweeps)] for c in range(self.num_chains)])
 

@@ -1,0 +1,195 @@
+"""Rows on disk that keep their latents: the chain is that of their law, and does not depend on how it is cut, kept or
+killed."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import runs
+from gpbae import BAE, SGPBAE, load
+from gpbae.errors import InputError
+from gpbae.kernels import RBF
+from gpbae.likelihoods import Gaussian
+from gpbae.processes import distributed
+from gpbae.sampling import keptlatents, outofcore, sghmc, visits
+from gpbae.sampling.batches import StreamBatch
+from gpbae.sampling.keptlatents import KeptLatents
+from gpbae.saving import runfolder
+from gpbae.tabular.ondisk import OnDisk, Rows, distinct
+
+RNG = np.random.default_rng(0)
+N = 300
+X = np.sort(RNG.uniform(0, 10, N))[:, None]
+Y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0]), np.sin(X[:, 0] + 1)], axis=1) + 0.1 * RNG.standard_normal((N, 3))
+Y[RNG.random(Y.shape) < 0.1] = np.nan
+
+
+def tiny(**changes):
+    arguments = dict(latent_dim=2, num_inducing=5, decoder="linear", encoder="linear", num_chains=2, num_warmup=6,
+                     num_samples=4, thinning=2, sampler_steps=3, encoder_steps=2, num_map_steps=10, batch_size=32,
+                     latents="persistent", progress=False)  # fmt: skip
+    return SGPBAE(**arguments | changes)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny().fit(X, OnDisk(Y))
+
+
+def assert_same_draws(found, expected, chains=slice(None)):
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[chains]), found.draws_, expected.draws_)
+
+
+def test_a_row_in_two_sweeps_of_a_block_goes_on_from_where_the_first_left_it(tmp_path):
+    """A block of two sweeps is two blocks of one, between which the latents were in the file."""
+    estimator = tiny(num_chains=1)
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(X, Y, None)
+    plan = dataclasses.replace(plan, batching=StreamBatch(8, N), amortised=True, refresh=False, collapsed=False,
+                               placed=True, visits=3)  # fmt: skip
+    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    noise = jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
+    settings = sghmc.Settings(jnp.full(1, 1e-2), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    numbers = distinct(12, 8, 6)(np.random.default_rng(0)).reshape(1, 2, 3, 8)  # twelve rows: all of them come again
+
+    def run(kept, chains, numbers):
+        found = kept.visited(numbers)
+        rows = Rows(*(np.asarray(a)[numbers] for a in (table.x, table.y, table.mask, table.group)))
+        chains, _, left = visits.run_block(model, plan, table, static, chains, settings, jnp.ones(numbers.shape[1]),
+                                           jnp.asarray(False), rows, *map(jnp.asarray, found[1:]))  # fmt: skip
+        kept.write(found, np.asarray(left), np.ones(1, bool))
+        return chains, kept.visited(np.arange(12)[None]).latents
+
+    at_once, in_two = (KeptLatents(tmp_path / name, 1, N, 2) for name in "ab")
+    for kept in (at_once, in_two):
+        kept.begin()
+    together = run(at_once, chains, numbers)
+    middle, between = run(in_two, chains, numbers[:, :1])
+    apart = run(in_two, middle, numbers[:, 1:])
+    assert between.any() and not np.array_equal(between, apart[1])
+    same = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)  # noqa: E731
+    jax.tree.map(same, (together[0].sampler, together[1]), (apart[0].sampler, apart[1]))
+
+
+def test_kept_latents_have_the_law_of_their_rows(monkeypatch):
+    """z ~ N(0, 1) and y = z + noise: given y it is normal with mean y / (1 + s²) and variance s² / (1 + s²)."""
+    files, s, num = [], 0.7, 6000
+    made = outofcore.KeptLatents
+    monkeypatch.setattr(outofcore, "KeptLatents", lambda *a: files.append(made(*a)) or files[0])
+    y = np.random.default_rng(3).standard_normal((num, 2)) * np.sqrt(1 + s**2)
+    y[::5, 0] = np.nan
+    model = BAE(latent_dim=2, decoder="identity", encoder="linear", likelihood=Gaussian(noise=s, learn_noise=False),
+                standardise=False, num_chains=2, num_warmup=40, num_samples=10, thinning=4, sampler_steps=5,
+                encoder_steps=1, num_map_steps=2, batch_size=400, latents="persistent",
+                progress=runs.stopping("sampling", 10))  # fmt: skip
+    with pytest.raises(runs.Stop):  # nothing but latents is sampled, so there is no model to be kept
+        model.fit(None, OnDisk(y))
+    z = files[0].visited(np.tile(np.arange(num), (2, 1))).latents
+    assert z.any(axis=2).all()
+    known = np.isfinite(y)
+    mean, sd = np.where(known, y, 0.0) / (1 + s**2), np.where(known, np.sqrt(s**2 / (1 + s**2)), 1.0)
+    standard = (z - mean) / sd
+    error = 1 / np.sqrt(standard.size)
+    assert abs(standard.mean()) < 4 * error
+    assert abs(standard.var() - 1) < 4 * np.sqrt(2) * error
+    apart = np.corrcoef(standard[0].ravel(), standard[1].ravel())[0, 1]
+    assert abs(apart) < 4 * np.sqrt(2) * error
+
+
+def test_the_noise_of_a_long_table_settles_and_is_not_hot():
+    """A batch that stays for a sweep lets it creep for hundreds of sweeps, which its temperature shows: 2 and more."""
+    rng = np.random.default_rng(5)
+    x, phase = rng.uniform(0, 10, (6000, 1)), np.array([0.0, 2.0])
+    group = rng.integers(0, 2, len(x))
+    y = np.sin(x + phase[group][:, None] + np.arange(4)) + 0.2 * rng.standard_normal((len(x), 4))
+    model = SGPBAE(latent_dim=2, num_inducing=16, kernel=RBF(lengthscale=1.5), decoder="linear", encoder="linear",
+                   num_chains=1, num_warmup=100, num_samples=20, thinning=4, progress=False)  # fmt: skip
+    model.fit(OnDisk(x), OnDisk(y), groups=group)
+    assert model.plan_.visits == 30  # rows keep their latents by themselves
+    at = np.linspace(0.5, 9.5, 30)[:, None]
+    for number, shift in enumerate(phase):
+        mean = np.asarray(model.predict(at, groups=np.full(30, number)).mean)
+        assert np.sqrt(np.mean((mean - np.sin(at + shift + np.arange(4))) ** 2)) < 0.1
+    temperatures = model.kinetic_temperatures_()
+    for name in ("decoder", "observation noise"):
+        temperature, error = temperatures[name]
+        assert abs(temperature - 1) < 0.15 + 3 * error
+
+
+def test_draws_do_not_depend_on_the_home_of_rows_nor_on_checkpoints_nor_on_other_chains(model, tmp_path, monkeypatch):
+    np.save(tmp_path / "y.npy", Y)
+    monkeypatch.setattr(keptlatents, "LARGEST_JOURNAL", 1)  # a checkpoint after every block
+    alone = tiny(num_chains=1).fit(X, OnDisk(tmp_path / "y.npy"), run_dir=tmp_path / "run")
+    assert_same_draws(alone, model, slice(1))
+    assert not (tmp_path / "run" / keptlatents.FILE).exists()  # a run that is over needs it no more
+    assert_same_draws(load(tmp_path / "run"), model, slice(1))
+
+
+@pytest.mark.parametrize(("phase", "done"), [("warm-up", 2), ("sampling", 3)])
+def test_a_stopped_run_goes_on_to_the_same_draws(phase, done, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(keptlatents, "LARGEST_JOURNAL", 1)
+    with pytest.raises(runs.Stop):
+        tiny(progress=runs.stopping(phase, done)).fit(X, OnDisk(Y), run_dir=tmp_path / "run")
+    monkeypatch.setattr(keptlatents, "LARGEST_JOURNAL", 2**20)
+    assert_same_draws(tiny().fit(X, OnDisk(Y), run_dir=tmp_path / "run"), model)
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+import test_visits
+from gpbae.sampling import keptlatents
+from gpbae.tabular.ondisk import OnDisk
+
+take, taken = keptlatents.KeptLatents._take, []
+
+def killed(self, arrays):
+    taken.append(1)
+    if len(taken) == 5:  # half of a journal is in the file
+        arrays = arrays | {"kept.places": arrays["kept.places"][::2], "kept.latents": arrays["kept.latents"][::2]}
+    take(self, arrays)
+    if len(taken) == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+keptlatents.KeptLatents._take = killed
+keptlatents.LARGEST_JOURNAL = 1
+test_visits.tiny().fit(test_visits.X, OnDisk(test_visits.Y), run_dir=sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signal there")
+def test_a_run_that_is_killed_while_it_writes_goes_on_to_the_same_draws(model, tmp_path):
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), *sys.path])
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], env=os.environ | {"PYTHONPATH": path},
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    assert runfolder.read_manifest(tmp_path / "run")["finished"] is False
+    assert_same_draws(tiny().fit(X, OnDisk(Y), run_dir=tmp_path / "run"), model)
+
+
+def test_rows_keep_latents_by_themselves_where_a_run_comes_by_often(monkeypatch):
+    visits_of = lambda rows, **changes: outofcore.num_visits_of_a_sweep(tiny(**changes), (rows, 3))  # noqa: E731
+    assert visits_of(N, latents="auto") == 3  # 14 sweeps of 3 batches of 32 rows
+    assert visits_of(10 * N, latents="auto") == visits_of(N, latents="auto", num_samples=1, num_warmup=1) == 0
+    assert visits_of(10**9) == 3 and visits_of(N, latents="amortised") == 0
+    monkeypatch.setattr(outofcore, "LARGEST_BLOCK", 2 * 2 * 32 * 3 * 4)  # two chains, two sweeps, four batches
+    assert visits_of(N, sampler_steps=12) == 4 and visits_of(N, sampler_steps=7) == 1
+    monkeypatch.setattr(distributed, "is_on", lambda: True)
+    assert visits_of(N, latents="auto") == 0
+    with pytest.raises(InputError, match="kept by one process; got several"):
+        tiny().fit(X, OnDisk(Y))
+
+
+def test_a_batch_has_no_row_twice():
+    drawn = distinct(40, 32, 50)(np.random.default_rng(0))
+    assert drawn.shape == (50, 32) and all(len(set(rows)) == 32 for rows in drawn)
+    counts = np.bincount(drawn.ravel(), minlength=40)
+    assert abs(counts - 40).max() < 5 * np.sqrt(40 * 0.2)
