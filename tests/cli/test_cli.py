@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -742,6 +743,8 @@ FILES = {
     "iso.csv": "t,a\n2004-01-01,1\n2004-01-02,2\n",
     "days.csv": "t,a\n20040101,1\n20040102,2\n",
     "commas.csv": "t;a\n1;999\n2;1,234\n3;2,500\n",
+    "infinite.csv": "t,a,b\n1,1,1\n2,Inf,2\n3,3,-inf\n4,4,inf\n",
+    "infinite_later.csv": "time,id,a,b\n2004-03-28T02:00+01:00,000,1,inf\n",
     "local.csv": "time,id,a,b\n2004-03-28T02:00,000,1,1\n",
     "when.csv": "time\n2004-03-28T02:00+01:00\n",
     "known.csv": "time,id\n2004-03-28T02:00+01:00,000\n",
@@ -804,7 +807,7 @@ WRONG = {
         "Expected a time without an offset, as in the fitted table; got '2004-01-01T00:00Z'",
     ),
     "digits that may be days": (
-        ["fit", "{here}/days.csv", "--inputs", "t", "--set", "chains=2", "--out", "{here}/run"], 1,
+        ["fit", "{here}/days.csv", "--inputs", "t", "--set", "num_inducing=0", "--out", "{here}/run"], 1,
         "Note: t is read as plain numbers; if 20040101 is a day, pass --date-format %Y%m%d.",
     ),
     "broken parquet": (["fit", "{here}/broken.parquet", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
@@ -861,6 +864,18 @@ WRONG = {
     "hidden from no place": ([*FIT, "--evaluate", "column:a:monday"], 1, "Expected a number"),
     "hidden beyond the end": ([*FIT, "--evaluate", "column:a:100"], 1, "choose an earlier start"),
     "no chains": ([*FIT, "--set", "num_chains=0"], 1, "num_chains must be a whole number of at least 1"),
+    "a negative number of draws": ([*FIT, "--set", "num_samples=-3"], 1, "num_samples must be a whole number of at least 1"),
+    "no chains for a table on disk": ([*FIT, "--on-disk", "--set", "num_chains=0"], 1, "num_chains must be a whole"),
+    "no layers": ([*FIT, "--model", "dsgp-bae", "--set", "num_layers=0", "--evaluate", "--holdout", "0.5"], 1, "num_layers must be a whole"),
+    "no steps": ([*FIT, "--model", "vae", "--set", "num_steps=-1"], 1, "num_steps must be a whole number"),
+    "an infinity": (["fit", "{here}/infinite.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                    "Column 'a' must hold finite numbers; got 'Inf' on line 3. If it means missing, fit with --missing inf"),
+    "an infinity below zero": (["fit", "{here}/infinite.csv", "--inputs", "t", "--outputs", "b", "--out", "{here}/run"],
+                               1, "got '-inf' on line 4, one of 2 such cells. If it means missing, fit with --missing -inf"),
+    "an infinity as input": (["fit", "{here}/infinite.csv", "--inputs", "b", "--out", "{here}/run"], 1,
+                             "Input 'b' must be a finite number in every row; got '-inf' on line 4. Mend the cell, or drop"),
+    "an infinity to fill": (["impute", "{run}", "{here}/infinite_later.csv", "-o", "{here}/o.csv"], 1,
+                            "Column 'b' must hold finite numbers; got 'inf' on line 2"),
     "unknown likelihood": ([*FIT, "--set", "likelihood=gausian"], 1, "got 'gausian'"),
     "likelihood of no column": ([*FIT, "--set", "likelihood={z = 'poisson'}"], 1, "names the column 'z'; y has a, b"),
     "likelihood that cannot be": ([*FIT, "--set", "likelihood=bernoulli"], 1, "got 2 in column a"),
@@ -868,6 +883,8 @@ WRONG = {
     "odd interval to predict": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "0"], 2,
                                 "--interval"),
     "no share of rows": ([*FIT, "--row-shards", "0"], 2, "--row-shards"),
+    "shares of rows by one process": ([*FIT, "--row-shards", "2"], 2, "needs --distributed"),
+    "shares of rows by one process that resumes": (["resume", "{here}", "--row-shards", "2"], 2, "needs --distributed"),
     "no share of rows to resume": (["resume", "{here}", "--row-shards", "0"], 2, "--row-shards"),
     "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "gpbae merge -h"),
     "one run to merge": (["merge", "{here}", "--out", "{here}/merged"], 1, "at least two"),
@@ -918,6 +935,7 @@ def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypat
     monkeypatch.setenv("COLUMNS", "400")
     arguments, code, words = WRONG[what]
     fitted = request.getfixturevalue("fitted") if "{run}" in arguments else ""
+    shutil.rmtree(here / "run", ignore_errors=True)  # of a call before, that was not refused as it should be
     capsys.readouterr()
     given = [argument.replace("{here}", str(here)).replace("{run}", str(fitted)) for argument in arguments]
     assert run(*given) == code
@@ -926,6 +944,7 @@ def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypat
     if code == 1:
         errors = [line for line in said.err.splitlines() if line.startswith("Error: ")]
         assert said.out == "" and len(errors) == 1 and "Unexpected" not in errors[0]
+    assert not (here / "run").exists()
 
 
 def test_a_folder_that_is_no_run_says_what_it_is(tmp_path, capsys):

@@ -137,6 +137,14 @@ def estimator(name: str, arguments: dict[str, Any]) -> Any:
     return cls().set_params(**{key: _value(key, value) for key, value in arguments.items()})
 
 
+def check(estimator: Any) -> None:
+    """Refuse arguments that are wrong whatever the table."""
+    if isinstance(estimator, estimators.BAE):
+        estimator._check_arguments()
+    else:
+        estimator._check()
+
+
 def _value(key: str, value: Any) -> Any:
     if key not in WRITTEN:
         return value

@@ -84,9 +84,6 @@ class Cells:
         for name in (name for name, kind in self.columns.kinds.items() if kind == parsing.BOOLEAN):
             parsing.check_truths(table.rows[name], name, self.columns.writing(name))
         x = None if table.x is None else table.x.to_numpy(float)
-        for i, name in enumerate(self.columns.inputs):
-            assert x is not None
-            _refuse_infinite(table.rows[name], name, x[:, i])
         y = np.stack([self._output(table.rows[name], name) for name in self.columns.outputs], axis=1)
         return x, y, None if table.groups is None else self._codes_of_groups(table.rows[self.columns.groups])
 
@@ -103,7 +100,6 @@ class Cells:
         if name in self.labels:
             return self._codes(parsing.typed(column, name, parsing.CATEGORY, how), name)
         found = parsing.numbers(column, name, how)
-        _refuse_infinite(column, name, found)
         if name in self.words:
             self.words[name] = parsing.truths(column) | self.words[name]
         seen = found[~np.isnan(found)]
@@ -166,15 +162,6 @@ class Cells:
         if self.settled().kinds[name] == parsing.WHOLE and name not in self.with_gaps:
             return Coding("whole numbers", "Int64")
         return Coding("numbers", "float64")
-
-
-def _refuse_infinite(column: Any, name: str, found: np.ndarray) -> None:
-    if np.isinf(found).any():
-        place = int(np.isinf(found).argmax())
-        raise InputError(
-            f"Column {name!r} must hold finite numbers; got {column.iloc[place]!s} {parsing.place(column, place)}. "
-            f"Mend the cell, or, if it means missing, fit with --missing {found[place]:g}."
-        )
 
 
 def copy(

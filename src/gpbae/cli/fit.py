@@ -76,7 +76,6 @@ def fit(
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
     from gpbae.cli import notices, ondisk
     from gpbae.processes import progress
-    from gpbae.saving import storage
 
     _check_folder(out, log_json)
     if stays := ondisk.is_wanted(data, on_disk):
@@ -84,6 +83,7 @@ def fit(
     is_first = runs.take_place(distributed, row_shards)
     wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format, decimal)
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
+    _check_arguments(model, config, flags, settings or [])
     if stays:
         make = functools.partial(_estimator, model, config=config, flags=flags, settings=settings or [])
         with progress.json_lines(log_json) as log:
@@ -103,12 +103,10 @@ def fit(
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
-    storage.make_folder(out)
     given, course = (table.x, table.y, table.groups), scores.course(hidden, with_fit=not evaluate_only)
-    with progress.json_lines(log_json) as log:
+    with runs.folder(out), progress.json_lines(log_json) as log:
         if not evaluate_only:
-            with scores.wished(hidden, out):
-                runs.begin(table.columns, given_names, out)
+            with scores.wished(hidden, out), runs.begun(table.columns, given_names, out):
                 runs.sample(estimator, given, out, quiet, log, course)
                 runs.keep_given(given_names, out)
         if ways:
@@ -162,13 +160,26 @@ def _estimator(
 ) -> tuple[Any, list[str]]:
     """The model: what suits the table, what the file says, what was typed; the last word counts.  Also the names of the
     arguments that were said or typed."""
+    from gpbae.cli import arguments
+
+    given = _given(config, flags, settings)
+    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
+
+
+def _given(config: Path | None, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     from gpbae.cli import arguments, roles
 
     typed = {name: value for name, value in flags.items() if value is not None}
     if "transform" in typed:
         typed["transform"] = roles.words_by_name(typed["transform"], "--transform")
-    given = arguments.read(config) | typed | arguments.pairs(settings)
-    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
+    return arguments.read(config) | typed | arguments.pairs(settings)
+
+
+def _check_arguments(model: Model, config: Path | None, flags: dict[str, Any], settings: list[str]) -> None:
+    """Refuse what no table could be fitted with, before one is read."""
+    from gpbae.cli import arguments
+
+    arguments.check(arguments.estimator(model.name, _given(config, flags, settings)))
 
 
 @app.command(epilog="Example: gpbae resume run")

@@ -87,8 +87,8 @@ class Fit(NamedTuple):
         for sentence in (*before, *notices.of_latents(estimator, given)):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
-        runs.begin(self._columns(), given, self.out)
-        runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
+        with runs.begun(self._columns(), given, self.out):
+            runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(given, self.out)
 
     def _opened(self, log: Callable[[dict], None]) -> tuple[Any, bool]:

@@ -86,8 +86,20 @@ def numbers(column, name: str, how: Writing = PLAIN) -> np.ndarray:
     found, blank = read(column, how)
     if (wrong := np.isnan(found) & ~blank).any():
         refuse(column, name, wrong, how)
+    if np.isinf(found).any():
+        _refuse_infinite(column, name, found)
     check_commas(column, name, how)
     return found
+
+
+def _refuse_infinite(column, name: str, found: np.ndarray) -> None:
+    first, count = int(np.isinf(found).argmax()), int(np.isinf(found).sum())
+    more = f", one of {count} such cells" if count > 1 else ""
+    raise InputError(
+        f"Column {name!r} must hold finite numbers; got {str(column.iloc[first])!r} {place(column, first)}{more}. If it "
+        f"means missing, fit with --missing {found[first]:g}; else mend the cell, or leave the column out with "
+        f"--exclude {shlex.quote(name)}."
+    )
 
 
 def refuse(column, name: str, wrong: np.ndarray, how: Writing = PLAIN) -> None:

@@ -116,13 +116,15 @@ def _input(table, roles: Columns, name: str) -> np.ndarray:
     found, _ = parsing.read(table[name], how)
     if np.isnan(found).any():
         _refuse_input(table[name], name, int(np.isnan(found).argmax()))
+    if np.isinf(found).any():
+        _refuse_input(table[name], name, int(np.isinf(found).argmax()), "a finite number")
     parsing.check_commas(table[name], name, how)
     return found
 
 
-def _refuse_input(column, name: str, row: int) -> None:
+def _refuse_input(column, name: str, row: int, what: str = "a number") -> None:
     got = f"{column.iloc[row]!r} {parsing.place(column, row)}"
-    raise InputError(f"Input {name!r} must be a number in every row; got {got}. Mend the cell, or drop that row.")
+    raise InputError(f"Input {name!r} must be {what} in every row; got {got}. Mend the cell, or drop that row.")
 
 
 def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str | None) -> dict[str, Dates]:

@@ -157,7 +157,9 @@ def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list
     values = values.reshape(values.shape[0], -1)
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]
-        raise InputError(f"y must be finite or NaN; got an infinity in row {row}, column {column}. Mark it as NaN.")
+        raise InputError(
+            f"y must be finite or NaN; got an infinity in row {row}, column {frame.names()[column]}. Mark it as NaN."
+        )
     if (np.abs(values) > SQUARABLE).any():
         row, column = np.argwhere(np.abs(values) > SQUARABLE)[0]
         raise InputError(
