@@ -16,7 +16,7 @@ from gpbae.errors import GpbaeError, InputError
 
 CELLS_AT_A_TIME = 2_000_000
 """Of text, some 60 bytes each."""
-EXACT_IN_SINGLE = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
+EXACT_IN_SINGLE = ("bool", "boolean", "int8", "uint8", "int16", "uint16", "float16", "float32")
 
 
 class Source(NamedTuple):
@@ -224,7 +224,9 @@ def precision(table: reading.Table) -> np.dtype:
     kinds = table.columns.kinds
     coded = [name for name in table.columns.outputs if kinds[name] in (parsing.BOOLEAN, parsing.CATEGORY)]
     rest = [name for name in table.columns.outputs if name not in coded]
-    return np.dtype(np.float32 if all(str(table.rows[name].dtype) in EXACT_IN_SINGLE for name in rest) else np.float64)
+    return np.dtype(
+        np.float32 if all(str(table.rows[name].dtype).lower() in EXACT_IN_SINGLE for name in rest) else np.float64
+    )
 
 
 def _unseen(source: Source, table: reading.Table) -> list[str]:

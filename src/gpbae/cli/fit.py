@@ -74,10 +74,12 @@ def fit(
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
-    from gpbae.cli import notices, ondisk
+    from gpbae.cli import encodings, notices, ondisk
     from gpbae.processes import progress
 
     _check_folder(out, log_json)
+    if (words := encodings.notice(data)) is not None:
+        terminal.say(f"Note: {words}")
     if stays := ondisk.is_wanted(data, on_disk):
         ondisk.check(data, model, bool(ways), distributed)
     is_first = runs.take_place(distributed, row_shards)

@@ -38,6 +38,8 @@ class Table:
     rows: Any
     x: Any
     groups: Any
+    is_piece: bool = False
+    """Of a longer table, whose other rows may hold what these do not."""
 
     @functools.cached_property
     def y(self) -> Any:
@@ -104,7 +106,7 @@ def stretch_again(rows: Any, columns: Any, first: str | None, last: str | None) 
 
     if first is not None or last is not None:
         rows = rows[roles.are_within(rows, columns, first, last)]
-    return _table(rows, columns)
+    return dataclasses.replace(_table(rows, columns), is_piece=True)
 
 
 def _table(rows: Any, columns: Any) -> Table:

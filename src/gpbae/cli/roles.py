@@ -233,22 +233,37 @@ def names_of_words(roles: Columns) -> list[str]:
     return [name for name in roles.outputs if name in roles.words or roles.kinds.get(name) == parsing.CATEGORY]
 
 
-def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
-    """The table with its gaps in these columns filled and every other cell untouched."""
+Called = dict[str, dict[bool, str]]
+"""What columns call yes and no."""
+
+
+def fill(
+    table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns, called: Called | None = None
+) -> "pandas.DataFrame":
+    """The table with its gaps in these columns filled and every other cell untouched.  Of a table in pieces `called`
+    remembers the words of earlier ones."""
     import pandas as pd
 
     done, empty = table.copy(), gaps(table, roles)
+    called = {} if called is None else called
+    truths = {n: _called(table[n], roles, called) for n in filled if roles.kinds.get(n) == parsing.BOOLEAN}
     for name in filled.columns[empty[filled.columns].any().to_numpy()]:
-        words = _called(table[name], roles) if roles.kinds.get(name) == parsing.BOOLEAN else {}
+        words = truths.get(name, {})
         cells = [words.get(value, value) if gap else cell
                  for cell, value, gap in zip(table[name], filled[name], empty[name], strict=True)]  # fmt: skip
         done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
     return done
 
 
-def _called(column, roles: Columns) -> dict[bool, str]:
-    """What a column calls yes and no; words that it does not show are those of the fitted table."""
-    return dict(zip((False, True), roles.words.get(column.name, ()), strict=False)) | parsing.truths(column)
+def _called(column, roles: Columns, earlier: Called) -> dict[bool, str]:
+    """What a column calls yes and no, 1 and 0 perhaps; if it does not show, what the fitted table does."""
+    shown = parsing.truths(column)
+    if shown:
+        earlier[column.name] = {not truth: parsing.opposite(word) for truth, word in shown.items()} | shown
+    elif np.isfinite(parsing.read(column, roles.writing(column.name))[0]).any():
+        earlier[column.name] = {False: "0", True: "1"}
+    fitted = dict(zip((False, True), roles.words.get(column.name, ()), strict=False))
+    return earlier.get(column.name, fitted)
 
 
 def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
