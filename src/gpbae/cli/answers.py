@@ -136,7 +136,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked))
     sign = roles.sign_to_write(table.rows, columns, files.separator(where.data))
-    with pieces.Writer(where.output, where.data, columns.outputs, sign) as writer:
+    with pieces.Writer(where.output, where.data, columns.outputs, sign, columns.image) as writer:
         writer.write(done)
 
 

@@ -149,8 +149,9 @@ class Cells:
 
         from gpbae.tabular.tables import Frame
 
-        names = self.columns.outputs
-        return Frame((len(names),), pd.Index(names), None, tuple(self._coding(name) for name in names))
+        names, image = self.columns.outputs, self.columns.image
+        shape = (len(names),) if image is None else image.shape
+        return Frame(shape, pd.Index(names), None, tuple(self._coding(name) for name in names))
 
     def _coding(self, name: str) -> Any:
         from gpbae.tabular.columns import Coding

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 DIGITS = 7
 """Of numbers that were computed, in text: networks in single precision have no more."""
+IMAGES = "images"
+"""Among the `attrs` of a table: the shapes of arrays whose rows have one."""
 WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 
 
@@ -167,14 +169,17 @@ def _arrays(path: Path) -> "pandas.DataFrame":
 
 
 def as_columns(named: dict[str, np.ndarray]) -> "pandas.DataFrame":
-    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ..."""
+    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ...; what rows are images of is in its
+    `attrs`."""
     import pandas as pd
 
     columns = {}
     for name, values in named.items():
         flat = values.reshape(len(values), -1)
         columns |= {name if values.ndim == 1 else f"{name}[{i}]": flat[:, i] for i in range(flat.shape[1])}
-    return pd.DataFrame(columns)
+    table = pd.DataFrame(columns)
+    table.attrs[IMAGES] = {name: values.shape[1:] for name, values in named.items() if values.ndim > 2}
+    return table
 
 
 def check_output(path: Path, force: bool = False) -> None:

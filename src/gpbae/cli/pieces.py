@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import archives, commas, encodings, files, parsing
+from gpbae.cli import archives, commas, encodings, files, parsing, roles
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROWS_IN_MEMORY = 20_000
 """Tables of up to so many rows are read whole."""
+ENDINGS = ("", "_lower", "_upper", "_imputed", "_probability")
+"""Of columns that answers have."""
 
 
 def is_long(path: Path) -> bool:
@@ -90,9 +92,14 @@ class Writer:
 
     Columns that are not `answered` have the types of the source.  Text is written as the source is, with its separator
     and a decimal sign, a point if none is named before the first piece.  An .npz file has no room for more rows once
-    it is begun, so its columns are held until the end."""
+    it is begun, so its columns are held until the end.  Pixels of an `image` become an array again where a file
+    has arrays."""
 
-    def __init__(self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None):
+    def __init__(
+        self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None,
+        image: roles.Image | None = None,
+    ):  # fmt: skip
+        self.image = image
         self.path, self.source, self.answered, self.decimal = path, source, answered, decimal
         self.unfinished = path.with_name(f".{path.name}.unfinished")
         self.add = {
@@ -100,7 +107,7 @@ class Writer:
         }[path.suffix.lower()]  # fmt: skip
         self.file: Any = None
         self.schema: Any = None
-        self.shape = (0, 0)
+        self.shape: tuple[int, ...] = (0, 0)
         self.columns: dict[str, list[np.ndarray]] = {}
 
     def __enter__(self) -> "Writer":
@@ -165,6 +172,9 @@ class Writer:
     def _npy(self, table: "pandas.DataFrame") -> None:
         import pandas as pd
 
+        shape, pixels = (len(table.columns),), [] if self.image is None else self.image.pixels()
+        if self.image is not None and set(pixels) <= set(table) and not self._beside(table):
+            table, shape = table.loc[:, pixels], self.image.shape
         try:
             cells = np.stack([pd.to_numeric(table[name]).to_numpy(float, na_value=np.nan) for name in table], axis=1)
         except (ValueError, TypeError):
@@ -173,10 +183,14 @@ class Writer:
             ) from None
         if self.file is None:
             self.file = self.unfinished.open("wb")
-            self.shape = (0, cells.shape[1])
+            self.shape = (0, *shape)
             _header(self.file, self.shape)
         self.file.write(np.ascontiguousarray(cells).tobytes())
-        self.shape = (self.shape[0] + len(cells), self.shape[1])
+        self.shape = (self.shape[0] + len(cells), *self.shape[1:])
+
+    def _beside(self, table: "pandas.DataFrame") -> bool:
+        """Whether there are intervals or the like, for which one array has no place."""
+        return self.image is not None and any(set(self.image.pixels(ending)) & set(table) for ending in ENDINGS[1:])
 
     def _npz(self, table: "pandas.DataFrame") -> None:
         self.file = self.file or self.unfinished.open("wb")
@@ -189,7 +203,21 @@ class Writer:
             self.file.seek(0)
             _header(self.file, self.shape)
         if self.path.suffix.lower() == ".npz":
-            archives.write(self.file, {name: archives.joined(parts) for name, parts in self.columns.items()})
+            columns = {name: archives.joined(parts) for name, parts in self.columns.items()}
+            for ending in ENDINGS if self.image is not None else ():
+                columns = _with_images(columns, self.image, ending)
+            archives.write(self.file, columns)
+
+
+def _with_images(columns: dict[str, np.ndarray], image: roles.Image, ending: str) -> dict[str, np.ndarray]:
+    """Pixels as an array, in the place of the first of them."""
+    pixels = image.pixels(ending)
+    if not set(pixels) <= set(columns):
+        return columns
+    whole = np.stack([columns[name] for name in pixels], axis=1).reshape(-1, *image.shape)
+    rest = {name: values for name, values in columns.items() if name not in set(pixels[1:])}
+    return {f"{image.name}{ending}" if name == pixels[0] else name: values
+            for name, values in (rest | {pixels[0]: whole}).items()}  # fmt: skip
 
 
 def _are_alike(before: Any, now: Any) -> bool:
@@ -202,5 +230,5 @@ def _are_alike(before: Any, now: Any) -> bool:
     return any(is_one(before) and is_one(now) for is_one in families)
 
 
-def _header(file: IO[bytes], shape: tuple[int, int]) -> None:
+def _header(file: IO[bytes], shape: tuple[int, ...]) -> None:
     np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})

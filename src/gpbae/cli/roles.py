@@ -4,8 +4,9 @@ import dataclasses
 import difflib
 import fnmatch
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +14,24 @@ from gpbae.cli import commas, dates, parsing
 from gpbae.cli.commas import Decimal
 from gpbae.cli.dates import Dates
 from gpbae.errors import InputError
+from gpbae.tabular import tables
 
 if TYPE_CHECKING:
     import pandas
+
+
+class Image(NamedTuple):
+    """The array whose pixels the outputs are, and their arrangement."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def pixels(self, ending: str = "") -> list[str]:
+        """The columns of the array, or those beside them."""
+        return [f"{self.name}[{i}]{ending}" for i in range(math.prod(self.shape))]
+
+    def __str__(self) -> str:
+        return " × ".join(map(str, self.shape))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +47,7 @@ class Columns:
     words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
     decimal: Decimal | None = None
     table: str = dataclasses.field(default="", compare=False)  # the name of its file, for the reader
+    image: Image | None = None
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
@@ -54,6 +71,7 @@ class Columns:
             plain.get("words", {}),
             None if plain.get("decimal") is None else Decimal(plain["decimal"]),
             str(plain.get("table", "")),
+            None if plain.get("image") is None else Image(plain["image"][0], tuple(plain["image"][1])),
         )
 
     def writing(self, name: str) -> parsing.Writing:
@@ -204,7 +222,11 @@ def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     def typed(name):
         return parsing.typed(table[name], name, roles.kinds.get(name, parsing.NUMBER), roles.writing(name))
 
-    return pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
+    found = pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
+    if roles.image is not None:
+        found = found.astype(float)  # a pixel has no kind of its own
+        found.attrs[tables.EVENT_SHAPE] = roles.image.shape
+    return found
 
 
 def gaps(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
