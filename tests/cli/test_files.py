@@ -108,7 +108,7 @@ def test_gaps_are_filled_in_the_types_of_the_table(fitted, data, most, folder, l
     monkeypatch.setattr("gpbae.answering.blocks.MOST_ROWS", AT_A_TIME)
     monkeypatch.setattr(runs, "load", load)
     before = files.read(folder / data)
-    for kind in ("parquet", "csv", "npz"):
+    for kind in ("parquet", "csv", "npz") if most > 1 else ("parquet",):
         output = tmp_path / f"filled.{kind}"
         assert run("impute", folder / fitted, folder / data, "-o", output, "--mark", "-q") == 0
         after = files.read(output)
@@ -189,7 +189,7 @@ def test_tables_are_read_in_the_encoding_they_are_written_in(lettered):
 @pytest.mark.parametrize("on_disk", [[], ["--on-disk"]], ids=["in memory", "on disk"])
 def test_answers_are_in_utf_8_marked_where_the_table_was_not(on_disk, lettered, tmp_path, monkeypatch, capsys):
     path, name = lettered
-    if name not in ("utf-8", "utf-16", "cp1252"):
+    if name not in ("utf-16", "cp1252"):
         return
     (tmp_path / "tiny.toml").write_text(TINY)
     said = []

@@ -74,10 +74,11 @@ def fit(
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
-    from gpbae.cli import encodings, notices, ondisk
+    from gpbae.cli import encodings, files, notices, ondisk
     from gpbae.processes import progress
 
     _check_folder(out, log_json)
+    files.check_input(data)
     if (words := encodings.notice(data)) is not None:
         terminal.say(f"Note: {words}")
     if stays := ondisk.is_wanted(data, on_disk):
