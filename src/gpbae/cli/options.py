@@ -12,7 +12,9 @@ TABLE, MODEL, PROCESSES, SCORE = "The table", "The model", "Several processes", 
 Data = Annotated[Path, typer.Argument(help="A .csv, .parquet, .npz or .npy table.", exists=True, dir_okay=False)]
 Run = Annotated[Path, typer.Argument(help="A folder written by `gpbae fit`.", exists=True, file_okay=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)]
-Output = Annotated[Path, typer.Option("--output", "-o", help="A .csv, .parquet, .npz or .npy file to write.", dir_okay=False)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="A .csv, .parquet, .npz or .npy file to write.", dir_okay=False)
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No news while it works.")]
 LogJson = Annotated[
@@ -56,7 +58,10 @@ Outputs = Annotated[
         rich_help_panel=TABLE,
     ),
 ]
-Exclude = Annotated[str, typer.Option(help="Columns to leave out of the outputs.", rich_help_panel=TABLE)]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to leave out of the outputs; may be repeated.", rich_help_panel=TABLE),
+]
 Groups = Annotated[str | None, typer.Option(help="Column of labels of independent series.", rich_help_panel=TABLE)]
 Missing = Annotated[
     list[str] | None,
@@ -97,14 +102,19 @@ LatentDim = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        help="TOML file of arguments, as num_inducing = 64.", exists=True, dir_okay=False, rich_help_panel=MODEL
+        help="TOML file of arguments, as num_inducing = 64; the config.toml of a run has all of its model.",
+        exists=True,
+        dir_okay=False,
+        rich_help_panel=MODEL,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if not said.", rich_help_panel=MODEL)]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of all that is random; 0 if not said.", rich_help_panel=MODEL)
+]
 
 # Several processes.
 
