@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -770,6 +771,7 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
 
 # Wrong calls.  {here} is a folder with the files below; nothing is fitted.
 
+NOISE = np.random.default_rng(0).bytes(5000)
 FILES = {
     "good.csv": "t,a,b,id\n1,2,3,x\n2,,4,x\n3,5,6,y\n",
     "empty.csv": "",
@@ -791,6 +793,14 @@ FILES = {
     "iso.csv": "t,a\n2004-01-01,1\n2004-01-02,2\n",
     "days.csv": "t,a\n20040101,1\n20040102,2\n",
     "commas.csv": "t;a\n1;999\n2;1,234\n3;2,500\n",
+    "infinite.csv": "t,a,b\n1,1,1\n2,Inf,2\n3,3,-inf\n4,4,inf\n",
+    "infinite_later.csv": "time,id,a,b\n2004-03-28T02:00+01:00,000,1,inf\n",
+    "noise.csv": NOISE,
+    "noise.parquet": NOISE,
+    "noise.npy": NOISE,
+    "unmarked.csv": "t,a\n1,2\n".encode("utf-16-le"),
+    "cut.csv": "t,a\n1,2\n".encode("utf-16")[:-1],
+    "control.csv": "t,°C\n1,2\x07\n".encode("cp1252"),
     "local.csv": "time,id,a,b\n2004-03-28T02:00,000,1,1\n",
     "when.csv": "time\n2004-03-28T02:00+01:00\n",
     "known.csv": "time,id\n2004-03-28T02:00+01:00,000\n",
@@ -853,7 +863,7 @@ WRONG = {
         "Expected a time without an offset, as in the fitted table; got '2004-01-01T00:00Z'",
     ),
     "digits that may be days": (
-        ["fit", "{here}/days.csv", "--inputs", "t", "--set", "chains=2", "--out", "{here}/run"], 1,
+        ["fit", "{here}/days.csv", "--inputs", "t", "--set", "num_inducing=0", "--out", "{here}/run"], 1,
         "Note: t is read as plain numbers; if 20040101 is a day, pass --date-format %Y%m%d.",
     ),
     "broken parquet": (["fit", "{here}/broken.parquet", "--inputs", "t", "--out", "{here}/run"], 1, "Could not read"),
@@ -882,7 +892,7 @@ WRONG = {
     "no run to resume": (["resume", "{here}"], 1, "does not hold a run"),
     "run is a file": (["impute", "{here}/good.csv", "{here}/good.csv", "-o", "{here}/o.csv"], 2, "good.csv"),
     "output exists": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/done.csv"], 1, "pass --force"),
-    "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv, .parquet or .npy"),
+    "odd output": (["encode", "{here}", "{here}/good.csv", "-o", "{here}/o.xlsx"], 1, "ends in .csv, .parquet, .npz"),
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
                      "Did you mean 0.9"),
@@ -910,6 +920,34 @@ WRONG = {
     "hidden from no place": ([*FIT, "--evaluate", "column:a:monday"], 1, "Expected a number"),
     "hidden beyond the end": ([*FIT, "--evaluate", "column:a:100"], 1, "choose an earlier start"),
     "no chains": ([*FIT, "--set", "num_chains=0"], 1, "num_chains must be a whole number of at least 1"),
+    "fewer draws than none": ([*FIT, "--set", "num_samples=-3"], 1, "num_samples must be a whole number of at least"),
+    "no chains for a table on disk": ([*FIT, "--on-disk", "--set", "num_chains=0"], 1, "num_chains must be a whole"),
+    "no layers": ([*FIT, "--model", "dsgp-bae", "--set", "num_layers=0", "--evaluate", "--holdout", "0.5"], 1,
+                  "num_layers must be a whole"),
+    "no steps": ([*FIT, "--model", "vae", "--set", "num_steps=-1"], 1, "num_steps must be a whole number"),
+    "an infinity": (["fit", "{here}/infinite.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                    "'a' must hold finite numbers; got 'Inf' on line 3. If it means missing, fit with --missing inf"),
+    "an infinity below zero": (
+        ["fit", "{here}/infinite.csv", "--inputs", "t", "--outputs", "b", "--out", "{here}/run"], 1,
+        "got '-inf' on line 4, one of 2 such cells. If it means missing, fit with --missing -inf",
+    ),
+    "an infinity as input": (["fit", "{here}/infinite.csv", "--inputs", "b", "--out", "{here}/run"], 1,
+                             "Input 'b' must be a finite number in every row; got '-inf' on line 4. Mend the cell"),
+    "an infinity to fill": (["impute", "{run}", "{here}/infinite_later.csv", "-o", "{here}/o.csv"], 1,
+                            "Column 'b' must hold finite numbers; got 'inf' on line 2"),
+    "no text": (["fit", "{here}/noise.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                "must be text in UTF-8, in UTF-16 with a byte-order mark, or in Windows-1252; got bytes that are none"),
+    "no text on disk": (["fit", "{here}/noise.csv", "--inputs", "t", "--on-disk", "--out", "{here}/run"], 1,
+                        "must be text in UTF-8"),
+    "no text to fill": (["impute", "{run}", "{here}/noise.csv", "-o", "{here}/o.csv"], 1, "must be text in UTF-8"),
+    "UTF-16 without a mark": (["fit", "{here}/unmarked.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                              "none of these"),
+    "half a letter of UTF-16": (["fit", "{here}/cut.csv", "--inputs", "t", "--out", "{here}/run"], 1, "none of these"),
+    "a control character": (["fit", "{here}/control.csv", "--inputs", "t", "--out", "{here}/run"], 1, "none of these"),
+    "other bytes called a table": (["fit", "{here}/noise.parquet", "--inputs", "t", "--out", "{here}/run"], 1,
+                                   "Could not read"),
+    "other bytes called an array": (["fit", "{here}/noise.npy", "--inputs", "t", "--out", "{here}/run"], 1,
+                                    "Could not read"),
     "unknown likelihood": ([*FIT, "--set", "likelihood=gausian"], 1, "got 'gausian'"),
     "likelihood of no column": ([*FIT, "--set", "likelihood={z = 'poisson'}"], 1, "names the column 'z'; y has a, b"),
     "likelihood that cannot be": ([*FIT, "--set", "likelihood=bernoulli"], 1, "got 2 in column a"),
@@ -917,6 +955,8 @@ WRONG = {
     "odd interval to predict": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "0"], 2,
                                 "--interval"),
     "no share of rows": ([*FIT, "--row-shards", "0"], 2, "--row-shards"),
+    "shares of rows by one process": ([*FIT, "--row-shards", "2"], 2, "needs --distributed"),
+    "shares of rows by one process that resumes": (["resume", "{here}", "--row-shards", "2"], 2, "needs --distributed"),
     "no share of rows to resume": (["resume", "{here}", "--row-shards", "0"], 2, "--row-shards"),
     "nothing to merge": (["merge", "--out", "{here}/merged"], 2, "gpbae merge -h"),
     "one run to merge": (["merge", "{here}", "--out", "{here}/merged"], 1, "at least two"),
@@ -958,7 +998,7 @@ WRONG = {
 def here(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wrong")
     for name, content in FILES.items():
-        (folder / name).write_text(content)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return folder
 
 
@@ -967,6 +1007,7 @@ def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypat
     monkeypatch.setenv("COLUMNS", "400")
     arguments, code, words = WRONG[what]
     fitted = request.getfixturevalue("fitted") if "{run}" in arguments else ""
+    shutil.rmtree(here / "run", ignore_errors=True)  # of a call before, that was not refused as it should be
     capsys.readouterr()
     given = [argument.replace("{here}", str(here)).replace("{run}", str(fitted)) for argument in arguments]
     assert run(*given) == code
@@ -975,6 +1016,7 @@ def test_a_wrong_call_is_answered_in_one_sentence(what, here, request, monkeypat
     if code == 1:
         errors = [line for line in said.err.splitlines() if line.startswith("Error: ")]
         assert said.out == "" and len(errors) == 1 and "Unexpected" not in errors[0]
+    assert not (here / "run").exists()
 
 
 def test_a_folder_that_is_no_run_says_what_it_is(tmp_path, capsys):

@@ -156,7 +156,7 @@ def test_what_comes_late_is_known_of_the_columns(folder, tmp_path):
 REFUSED = {
     "a word": ("level", ["oops"], f"must hold numbers; got 'oops' on line {N - 3}"),
     "neither yes nor no": ("wet", ["maybe"], f"must hold yes or no; got 'maybe' on line {N - 3}"),
-    "an infinity": ("level", ["inf"], f"must hold finite numbers; got inf on line {N - 3}"),
+    "an infinity": ("level", ["inf"], f"must hold finite numbers; got 'inf' on line {N - 3}"),
     "two kinds of commas": ("level", ["0,5", *[""] * 3, "1,234.5"], f"got '1,234.5' on line {N + 1}"),
     "no date": ("time", ["soon"], f"must hold a date in every row; got 'soon' on line {N - 3}"),
     "a column of which nothing was known": ("new", ["7"], f"got nothing there and 7 on line {N - 3}"),

@@ -239,3 +239,14 @@ def test_the_sample_has_a_row_of_every_group(monkeypatch):
     labels = outofcore.tables.group_codes(np.repeat(["a", "b", "c"], [50, 1, 50]), 101)
     chosen = outofcore.chosen_rows(labels, 101)
     assert set(labels.codes[chosen]) == {0, 1, 2} and len(chosen) <= 8
+
+
+def test_an_infinity_outside_the_sample_is_named_by_its_row_and_column():
+    from gpbae.likelihoods import Gaussian
+    from gpbae.sampling import outofcore
+    from gpbae.tabular.tables import Frame
+
+    numbers, values = np.array([[7, 2], [5, 11]]), np.zeros((2, 2, 3))
+    values[1, 0, 2] = -np.inf
+    with pytest.raises(InputError, match="an infinity in row 5, column rain"):
+        outofcore._refuse_impossible(numbers, values, values == 0, Gaussian(), Frame((3,), ["a", "b", "rain"]))

@@ -27,21 +27,21 @@ def impute(
     the likelier of yes and no, the likeliest label. Intervals and probabilities are those of a new measurement in
     every cell, also where there is one.
     """
-    from gpbae.cli import files, roles
+    from gpbae.cli import files, filling, roles
 
     found: Counter[str] = Counter()
+    called: roles.Called = {}
 
     def filled(table, answer):
         gaps = roles.gaps(table.rows, table.columns)
         found.update(gaps.sum().to_dict())
         values = _whole(answer.filled, table, answer).set_axis(table.rows.index, axis=0)
         if files.is_text(output):
-            done = roles.fill(table.rows, files.readable(values), table.columns)
+            done = roles.fill(table.rows, files.readable(values), table.columns, called)
+        elif files.holds_words(output):
+            done = filling.typed(table, values, _kinds(table, answer), files.has_types(data), called)
         else:
             done = table.rows.assign(**values)
-            if files.holds_words(output):
-                words = values[roles.names_of_words(table.columns)]
-                done = done.assign(**roles.fill(table.rows, words, table.columns)[words.columns])
         beside = _sureness(table, answer, answer.filled, interval)
         if mark:
             beside = {n: [*beside.get(n, ()), gaps[[n]].add_suffix("_imputed")] for n in table.columns.outputs}
@@ -92,9 +92,12 @@ def _answer(
     where: Where, question: str, made: Callable[[reading.Table, Any], Any], interval: float | None = None
 ) -> None:
     """Ask the model of a run about a table, tell the news, write the answer; outputs are refused before the work."""
-    from gpbae.cli import cautions, files
+    from gpbae.cli import cautions, encodings, files
 
     files.check_output(where.output, where.force)
+    files.check_input(where.data)
+    if (words := encodings.notice(where.data)) is not None and not where.quiet:
+        terminal.say(f"Note: {words}")
     model, columns = runs.load(where.run)
     strays: Counter[str] = Counter()
     below: Counter[str] = Counter()
@@ -133,7 +136,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked))
     sign = roles.sign_to_write(table.rows, columns, files.separator(where.data))
-    with pieces.Writer(where.output, where.data, columns.outputs, sign) as writer:
+    with pieces.Writer(where.output, where.data, columns.outputs, sign, columns.image) as writer:
         writer.write(done)
 
 

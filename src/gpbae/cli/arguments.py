@@ -61,9 +61,13 @@ def pairs(texts: Sequence[str]) -> dict[str, Any]:
 def suited(name: str, y: Any) -> dict[str, Any]:
     """What a table is fitted with unless the user says otherwise: logarithms of skewed columns, a Student-t noise
     for each column, and beyond a few hundred rows a number of sweeps that ends in minutes.  Baselines are left as they
-    are."""
+    are, and images are, but for the sweeps, what they are in Python."""
+    from gpbae.tabular import tables
+
     if not hasattr(estimators, name):
         return {}
+    if tables.EVENT_SHAPE in y.attrs:
+        return short_run(len(y)) if len(y) > LONG_TABLE else {}
     kinds = _kinds(y)
     real = [column for column, kind in kinds.items() if kind == "real"]
     found: dict[str, Any] = {"transform": "auto"} if real else {}
@@ -144,6 +148,14 @@ def estimator(name: str, arguments: dict[str, Any]) -> Any:
                 hint = "It is for models that are sampled, such as sgp-bae; this one is optimised, so leave it out."
             raise InputError(f"{name} has no argument {key!r}. {hint}")
     return cls().set_params(**{key: _value(key, value) for key, value in arguments.items()})
+
+
+def check(estimator: Any) -> None:
+    """Refuse arguments that are wrong whatever the table."""
+    if isinstance(estimator, estimators.BAE):
+        estimator._check_arguments()
+    else:
+        estimator._check()
 
 
 def _value(key: str, value: Any) -> Any:

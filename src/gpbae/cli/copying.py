@@ -16,7 +16,7 @@ from gpbae.errors import GpbaeError, InputError
 
 CELLS_AT_A_TIME = 2_000_000
 """Of text, some 60 bytes each."""
-EXACT_IN_SINGLE = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
+EXACT_IN_SINGLE = ("bool", "boolean", "int8", "uint8", "int16", "uint16", "float16", "float32")
 
 
 class Source(NamedTuple):
@@ -84,9 +84,6 @@ class Cells:
         for name in (name for name, kind in self.columns.kinds.items() if kind == parsing.BOOLEAN):
             parsing.check_truths(table.rows[name], name, self.columns.writing(name))
         x = None if table.x is None else table.x.to_numpy(float)
-        for i, name in enumerate(self.columns.inputs):
-            assert x is not None
-            _refuse_infinite(table.rows[name], name, x[:, i])
         y = np.stack([self._output(table.rows[name], name) for name in self.columns.outputs], axis=1)
         return x, y, None if table.groups is None else self._codes_of_groups(table.rows[self.columns.groups])
 
@@ -103,7 +100,6 @@ class Cells:
         if name in self.labels:
             return self._codes(parsing.typed(column, name, parsing.CATEGORY, how), name)
         found = parsing.numbers(column, name, how)
-        _refuse_infinite(column, name, found)
         if name in self.words:
             self.words[name] = parsing.truths(column) | self.words[name]
         seen = found[~np.isnan(found)]
@@ -153,8 +149,9 @@ class Cells:
 
         from gpbae.tabular.tables import Frame
 
-        names = self.columns.outputs
-        return Frame((len(names),), pd.Index(names), None, tuple(self._coding(name) for name in names))
+        names, image = self.columns.outputs, self.columns.image
+        shape = (len(names),) if image is None else image.shape
+        return Frame(shape, pd.Index(names), None, tuple(self._coding(name) for name in names))
 
     def _coding(self, name: str) -> Any:
         from gpbae.tabular.columns import Coding
@@ -166,15 +163,6 @@ class Cells:
         if self.settled().kinds[name] == parsing.WHOLE and name not in self.with_gaps:
             return Coding("whole numbers", "Int64")
         return Coding("numbers", "float64")
-
-
-def _refuse_infinite(column: Any, name: str, found: np.ndarray) -> None:
-    if np.isinf(found).any():
-        place = int(np.isinf(found).argmax())
-        raise InputError(
-            f"Column {name!r} must hold finite numbers; got {column.iloc[place]!s} {parsing.place(column, place)}. "
-            f"Mend the cell, or, if it means missing, fit with --missing {found[place]:g}."
-        )
 
 
 def copy(
@@ -237,7 +225,9 @@ def precision(table: reading.Table) -> np.dtype:
     kinds = table.columns.kinds
     coded = [name for name in table.columns.outputs if kinds[name] in (parsing.BOOLEAN, parsing.CATEGORY)]
     rest = [name for name in table.columns.outputs if name not in coded]
-    return np.dtype(np.float32 if all(str(table.rows[name].dtype) in EXACT_IN_SINGLE for name in rest) else np.float64)
+    return np.dtype(
+        np.float32 if all(str(table.rows[name].dtype).lower() in EXACT_IN_SINGLE for name in rest) else np.float64
+    )
 
 
 def _unseen(source: Source, table: reading.Table) -> list[str]:

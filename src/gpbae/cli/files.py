@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import parsing
+from gpbae.cli import encodings, parsing
 from gpbae.errors import InputError
 from gpbae.saving import storage
+from gpbae.tabular import ondisk
 
 if TYPE_CHECKING:
     import pandas
 
 DIGITS = 7
 """Of numbers that were computed, in text: networks in single precision have no more."""
+IMAGES = "images"
+"""Among the `attrs` of a table: the shapes of arrays whose rows have one."""
+WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """What readers say of a bad file, in one sentence."""
+    check_input(path)
     try:
         yield
     except InputError:
@@ -37,21 +42,47 @@ def reading(path: Path) -> Iterator[None]:
 
 def read(path: Path) -> "pandas.DataFrame":
     """The whole table; CSV cells stay text until they are asked for as numbers."""
-    import pandas as pd
-
     readers = {
         ".csv": lambda: _csv(path),
-        ".parquet": lambda: pd.read_parquet(path),
+        ".parquet": lambda: _parquet(path),
         ".npz": lambda: _arrays(path),
         ".npy": lambda: as_columns({"y": np.load(path, allow_pickle=False)}),
     }
-    if path.suffix.lower() not in readers:
-        raise InputError(f"Expected a .csv, .parquet, .npz or .npy file; got {path.name}. Convert it first.")
     with reading(path):
         table = readers[path.suffix.lower()]()
     if not len(table):
         raise InputError(f"{path} must have at least one row below its header; got none.")
     return checked(table, path)
+
+
+def check_input(path: Path) -> None:
+    """Refuse what cannot be read, whatever is in it."""
+    if path.suffix.lower() not in (".csv", ".parquet", ".npz", ".npy"):
+        raise InputError(f"Expected a .csv, .parquet, .npz or .npy file; got {path.name}. Convert it first.")
+    _check_parquet(path)
+
+
+def _check_parquet(path: Path) -> None:
+    if path.suffix.lower() == ".parquet":
+        ondisk.check_parquet(path)
+
+
+def _parquet(path: Path) -> "pandas.DataFrame":
+    from pyarrow import parquet
+
+    table = nullable(parquet.read_table(path))
+    full = table.columns[~table.isna().any().to_numpy()] if table.columns.is_unique else ()
+    return table.astype({name: getattr(table[name].dtype, "numpy_dtype", table[name].dtype) for name in full})
+
+
+def nullable(cells: Any) -> "pandas.DataFrame":
+    """What was read of a Parquet file: whole numbers, and yes and no, stay what they are beside gaps, and where there
+    is nothing else."""
+    import pandas as pd
+    import pyarrow as pa
+
+    whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
+    return cells.to_pandas(types_mapper=(whole | {pa.bool_(): pd.BooleanDtype()}).get)
 
 
 def checked(table: "pandas.DataFrame", path: Path) -> "pandas.DataFrame":
@@ -77,8 +108,9 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # cells beyond the header would be dropped
         try:
-            source = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding="utf-8-sig", header=None,
-                                 skiprows=1, names=range(len(names)), index_col=False, chunksize=rows)  # fmt: skip
+            source = pd.read_csv(path, sep=mark, dtype=str, keep_default_na=False, encoding=encodings.of(path),
+                                 header=None, skiprows=1, names=range(len(names)), index_col=False,
+                                 chunksize=rows)  # fmt: skip
             whole: Any = source
             lines = _lines(path, mark)
             with contextlib.nullcontext([source]) if rows is None else whole as tables:
@@ -99,7 +131,7 @@ def header(path: Path) -> list[str]:
 
 
 def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with path.open(encoding=encodings.of(path), newline="") as file:
         return file.readline()
 
 
@@ -117,7 +149,7 @@ def _numbered(table: "pandas.DataFrame", lines: list[int]) -> "pandas.DataFrame"
 
 def _lines(path: Path, mark: str) -> Iterator[int]:
     """On which line each row begins: cells may hold line breaks, and empty lines are no rows."""
-    with path.open(encoding="utf-8-sig", newline="") as file, contextlib.suppress(csv.Error):
+    with path.open(encoding=encodings.of(path), newline="") as file, contextlib.suppress(csv.Error):
         cells = csv.reader(file, delimiter=mark)
         next(cells)
         last = cells.line_num
@@ -137,20 +169,24 @@ def _arrays(path: Path) -> "pandas.DataFrame":
 
 
 def as_columns(named: dict[str, np.ndarray]) -> "pandas.DataFrame":
-    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ..."""
+    """Each array (rows, ...) as columns: `y` if it is flat, else y[0], y[1], ...; what rows are images of is in its
+    `attrs`."""
     import pandas as pd
 
     columns = {}
     for name, values in named.items():
         flat = values.reshape(len(values), -1)
         columns |= {name if values.ndim == 1 else f"{name}[{i}]": flat[:, i] for i in range(flat.shape[1])}
-    return pd.DataFrame(columns)
+    table = pd.DataFrame(columns)
+    table.attrs[IMAGES] = {name: values.shape[1:] for name, values in named.items() if values.ndim > 2}
+    return table
 
 
 def check_output(path: Path, force: bool = False) -> None:
     """Refuse an output before the work is done, not after."""
-    if path.suffix.lower() not in (".csv", ".parquet", ".npy"):
-        raise InputError(f"Expected an output that ends in .csv, .parquet or .npy; got {path.name}.")
+    if path.suffix.lower() not in (".csv", ".parquet", ".npz", ".npy"):
+        raise InputError(f"Expected an output that ends in .csv, .parquet, .npz or .npy; got {path.name}.")
+    _check_parquet(path)
     if path.exists() and not force:
         raise InputError(f"{path} exists already; pass --force to replace it, or name another file.")
     storage.make_folder(path.parent)
@@ -159,6 +195,11 @@ def check_output(path: Path, force: bool = False) -> None:
 def is_text(path: Path) -> bool:
     """Whether numbers are written for people to read."""
     return path.suffix.lower() == ".csv"
+
+
+def has_types(path: Path) -> bool:
+    """Whether columns of a file have types of their own."""
+    return path.suffix.lower() != ".csv"
 
 
 def holds_words(path: Path) -> bool:

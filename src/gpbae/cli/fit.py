@@ -78,11 +78,13 @@ def fit(
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
         raise typer.BadParameter("is for one process: fit first, then evaluate by one.", param_hint="--evaluate")
-    from gpbae.cli import notices, ondisk
+    from gpbae.cli import encodings, files, notices, ondisk
     from gpbae.processes import progress
-    from gpbae.saving import storage
 
     _check_folder(out, log_json)
+    files.check_input(data)
+    if (words := encodings.notice(data)) is not None:
+        terminal.say(f"Note: {words}")
     if stays := ondisk.is_wanted(data, on_disk):
         ondisk.check(data, model, bool(ways), distributed)
     is_first = runs.take_place(distributed, row_shards)
@@ -90,6 +92,7 @@ def fit(
         inputs, outputs, ",".join(exclude or ()), groups, tuple(missing or ()), first, last, date_format, decimal
     )
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
+    _check_arguments(model, config, flags, settings or [])
     if stays:
         make = functools.partial(_estimator, model, config=config, flags=flags, settings=settings or [])
         with progress.json_lines(log_json) as log:
@@ -109,12 +112,10 @@ def fit(
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
-    storage.make_folder(out)
     given, course = (table.x, table.y, table.groups), scores.course(hidden, with_fit=not evaluate_only)
-    with progress.json_lines(log_json) as log:
+    with runs.folder(out), progress.json_lines(log_json) as log:
         if not evaluate_only:
-            with scores.wished(hidden, out):
-                runs.begin(table.columns, runs.Given(given_names, told), out)
+            with scores.wished(hidden, out), runs.begun(table.columns, runs.Given(given_names, told), out):
                 runs.sample(estimator, given, out, quiet, log, course)
                 runs.keep_given(runs.Given(given_names, told), out)
         if ways:
@@ -184,13 +185,26 @@ def _estimator(
 ) -> tuple[Any, list[str]]:
     """The model: what suits the table, what the file says, what was typed; the last word counts.  Also the names of the
     arguments that were said or typed."""
+    from gpbae.cli import arguments
+
+    given = _given(config, flags, settings)
+    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
+
+
+def _given(config: Path | None, flags: dict[str, Any], settings: list[str]) -> dict[str, Any]:
     from gpbae.cli import arguments, roles
 
     said = {name: value for name, value in flags.items() if value is not None}
     if "transform" in said:
         said["transform"] = roles.words_by_name(said["transform"], "--transform")
-    given = arguments.read(config) | said | arguments.pairs(settings)
-    return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
+    return arguments.read(config) | said | arguments.pairs(settings)
+
+
+def _check_arguments(model: Model, config: Path | None, flags: dict[str, Any], settings: list[str]) -> None:
+    """Refuse what no table could be fitted with, before one is read."""
+    from gpbae.cli import arguments
+
+    arguments.check(arguments.estimator(model.name, _given(config, flags, settings)))
 
 
 @app.command(epilog="Example: gpbae resume run")

@@ -81,7 +81,7 @@ def answer(model: Any, question: str, where: Where, columns: Any, made: Callable
             waiting.append(table)
             yield table.places, None if question == "predict" else table.y, table.groups
 
-    target = pieces.Writer(where.output, where.data, columns.outputs)
+    target = pieces.Writer(where.output, where.data, columns.outputs, image=columns.image)
     with progress.display("gpbae", not where.quiet) as show, target as writer:
         for found in model.stream(question, chunks()):
             table = waiting.pop()

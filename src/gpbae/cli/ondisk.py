@@ -90,8 +90,8 @@ class Fit(NamedTuple):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
         told = runs.Given(given, self.command)
-        runs.begin(self._columns(), told, self.out)
-        runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
+        with runs.begun(self._columns(), told, self.out):
+            runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(told, self.out)
 
     def _opened(self, log: Callable[[dict], None]) -> tuple[Any, bool]:

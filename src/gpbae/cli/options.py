@@ -12,7 +12,9 @@ TABLE, MODEL, PROCESSES, SCORE = "The table", "The model", "Several processes", 
 Data = Annotated[Path, typer.Argument(help="A .csv, .parquet, .npz or .npy table.", exists=True, dir_okay=False)]
 Run = Annotated[Path, typer.Argument(help="A folder written by `gpbae fit`.", exists=True, file_okay=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to; made if absent.", file_okay=False)]
-Output = Annotated[Path, typer.Option("--output", "-o", help="A .csv, .parquet or .npy file to write.", dir_okay=False)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="A .csv, .parquet, .npz or .npy file to write.", dir_okay=False)
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No news while it works.")]
 LogJson = Annotated[

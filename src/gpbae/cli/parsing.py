@@ -11,6 +11,7 @@ from gpbae.errors import InputError
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nat", "<na>", "-", "?"})
 TRUTHS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
+OPPOSITES = {"true": "false", "yes": "no", "t": "f", "y": "n"}
 NUMBER, WHOLE, BOOLEAN, CATEGORY = "number", "whole number", "boolean", "category"
 LINE = "line"
 """The name of an index that counts the lines of a file; other tables count rows, from 0."""
@@ -44,6 +45,7 @@ def read(column, how: Writing = PLAIN) -> tuple[np.ndarray, np.ndarray]:
     if column.dtype.kind in "biuf":
         numbers = column.to_numpy(float, na_value=np.nan)
         blank = np.isnan(numbers) | _are_codes(numbers, how)
+        numbers = np.where(np.isin(numbers, [0.0, 1.0]), numbers, np.nan) if how.truths else numbers
     elif column.dtype.kind == "M":
         return np.full(len(column), np.nan), np.zeros(len(column), bool)
     else:
@@ -86,8 +88,20 @@ def numbers(column, name: str, how: Writing = PLAIN) -> np.ndarray:
     found, blank = read(column, how)
     if (wrong := np.isnan(found) & ~blank).any():
         refuse(column, name, wrong, how)
+    if np.isinf(found).any():
+        _refuse_infinite(column, name, found)
     check_commas(column, name, how)
     return found
+
+
+def _refuse_infinite(column, name: str, found: np.ndarray) -> None:
+    first, count = int(np.isinf(found).argmax()), int(np.isinf(found).sum())
+    more = f", one of {count} such cells" if count > 1 else ""
+    raise InputError(
+        f"Column {name!r} must hold finite numbers; got {str(column.iloc[first])!r} {place(column, first)}{more}. If "
+        f"it means missing, fit with --missing {found[first]:g}; else mend the cell, or leave the column out with "
+        f"--exclude {shlex.quote(name)}."
+    )
 
 
 def refuse(column, name: str, wrong: np.ndarray, how: Writing = PLAIN) -> None:
@@ -160,9 +174,11 @@ def kind(column, name: str, how: Writing = PLAIN) -> str:
 
 def _holds_truths(column, found: np.ndarray, how: Writing) -> bool:
     """Whether what was found are words for yes and no."""
+    if how.truths:
+        return True
     if column.dtype.kind in "iuf" or np.isnan(found).all():
         return column.dtype.kind == "b"
-    return bool(how.truths) or set(text(column)[~np.isnan(found)].str.lower()) <= set(TRUTHS)
+    return set(text(column)[~np.isnan(found)].str.lower()) <= set(TRUTHS)
 
 
 def _are_slips(column, found: np.ndarray, wrong: np.ndarray, how: Writing) -> bool:
@@ -195,7 +211,7 @@ def typed(column, name: str, what: str, how: Writing = PLAIN):
     found = numbers(column, name, how)
     if what == BOOLEAN:
         return pd.array([None if np.isnan(value) else bool(value) for value in found], dtype="boolean")
-    if np.isnan(found).any() or what == NUMBER:
+    if what == NUMBER or (np.isnan(found) | (found != np.round(found))).any():
         return found
     return pd.array(found.astype(np.int64))
 
@@ -204,6 +220,12 @@ def truths(column) -> dict[bool, str]:
     """The words that a column has for yes and no."""
     each = dict.fromkeys(text(column).dropna())
     return {bool(TRUTHS[word.lower()]): word for word in each if word.lower() in TRUTHS}
+
+
+def opposite(word: str) -> str:
+    """No for Yes, FALSE for TRUE, t for f."""
+    small = (OPPOSITES | {no: yes for yes, no in OPPOSITES.items()})[word.lower()]
+    return small.upper() if word.isupper() else small.capitalize() if word[0].isupper() else small
 
 
 def text(column):

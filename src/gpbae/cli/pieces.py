@@ -1,12 +1,13 @@
 """Long tables in pieces: read so many rows at a time, write as they come, and never hold the whole."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import commas, files, parsing
+from gpbae.cli import archives, commas, encodings, files, parsing, roles
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 ROWS_IN_MEMORY = 20_000
 """Tables of up to so many rows are read whole."""
+ENDINGS = ("", "_lower", "_upper", "_imputed", "_probability")
+"""Of columns that answers have."""
 
 
 def is_long(path: Path) -> bool:
@@ -36,8 +39,8 @@ def num_rows(path: Path) -> int:
             return parquet.read_metadata(path).num_rows
         if path.suffix.lower() == ".npy":
             return len(np.load(path, mmap_mode="r", allow_pickle=False))
-        with path.open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b"")) - 1
+        with path.open(encoding=encodings.of(path), newline="") as file:
+            return sum(block.count("\n") for block in iter(lambda: file.read(2**20), "")) - 1
 
 
 def num_columns(path: Path) -> int:
@@ -72,7 +75,7 @@ def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
 
     with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
         for batch in file.iter_batches(batch_size=rows):
-            yield batch.to_pandas(integer_object_nulls=True)
+            yield files.nullable(batch)
 
 
 def _array(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
@@ -88,15 +91,24 @@ class Writer:
     """A file that grows piece by piece and takes its name when it is whole.
 
     Columns that are not `answered` have the types of the source.  Text is written as the source is, with its separator
-    and a decimal sign, a point if none is named before the first piece."""
+    and a decimal sign, a point if none is named before the first piece.  An .npz file has no room for more rows once
+    it is begun, so its columns are held until the end.  Pixels of an `image` become an array again where a file
+    has arrays."""
 
-    def __init__(self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None):
+    def __init__(
+        self, path: Path, source: Path, answered: tuple[str, ...], decimal: Decimal | None = None,
+        image: roles.Image | None = None,
+    ):  # fmt: skip
+        self.image = image
         self.path, self.source, self.answered, self.decimal = path, source, answered, decimal
         self.unfinished = path.with_name(f".{path.name}.unfinished")
-        self.add = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[path.suffix.lower()]
+        self.add = {
+            ".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy, ".npz": self._npz,
+        }[path.suffix.lower()]  # fmt: skip
         self.file: Any = None
         self.schema: Any = None
-        self.shape = (0, 0)
+        self.shape: tuple[int, ...] = (0, 0)
+        self.columns: dict[str, list[np.ndarray]] = {}
 
     def __enter__(self) -> "Writer":
         return self
@@ -104,23 +116,32 @@ class Writer:
     def __exit__(self, kind: Any, *_: Any) -> None:
         try:
             if self.file is not None:
-                self.file.close()
-                if kind is None:
-                    self._finish_npy()
-                    self.unfinished.replace(self.path)
+                with self._written():
+                    if kind is None:
+                        self._finish()
+                    self.file.close()
+                    if kind is None:
+                        self.unfinished.replace(self.path)
         finally:
+            if self.file is not None:
+                self.file.close()
             self.unfinished.unlink(missing_ok=True)
 
     def write(self, table: "pandas.DataFrame") -> None:
         """The next rows."""
-        try:
+        with self._written():
             self.add(table)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, ImportError) as error:
             raise GpbaeError(f"Could not write {self.path}: {error}.") from error
 
     def _csv(self, table: "pandas.DataFrame") -> None:
         header = self.file is None
-        self.file = self.file or self.unfinished.open("w", encoding="utf-8", newline="")
+        self.file = self.file or self.unfinished.open("w", encoding=encodings.of_answer(self.source), newline="")
         table = commas.written(table) if self.decimal == Decimal.COMMA else table
         table.to_csv(self.file, index=False, header=header, sep=files.separator(self.source))
 
@@ -134,39 +155,80 @@ class Writer:
         self.file.write_table(pyarrow.Table.from_pandas(table, self.schema, preserve_index=False))
 
     def _like_source(self, schema: Any) -> Any:
-        """Columns that are carried along have the types they came in, however the first rows look."""
+        """Columns that are carried along have the types they came in, however the first rows look; those with answers
+        do if these have a place there."""
         if self.source.suffix.lower() != ".parquet":
             return schema
         from pyarrow import parquet
 
         known = parquet.read_schema(self.source)
         for i, field in enumerate(schema):
-            if field.name in known.names and field.name not in self.answered:
-                schema = schema.set(i, known.field(field.name))
+            if field.name in known.names:
+                before = known.field(field.name)
+                if field.name not in self.answered or _are_alike(before.type, field.type):
+                    schema = schema.set(i, before)
         return schema
 
     def _npy(self, table: "pandas.DataFrame") -> None:
         import pandas as pd
 
+        shape, pixels = (len(table.columns),), [] if self.image is None else self.image.pixels()
+        if self.image is not None and set(pixels) <= set(table) and not self._beside(table):
+            table, shape = table.loc[:, pixels], self.image.shape
         try:
             cells = np.stack([pd.to_numeric(table[name]).to_numpy(float, na_value=np.nan) for name in table], axis=1)
         except (ValueError, TypeError):
             raise InputError(
-                f"{self.path.name} can hold numbers only, and a column holds text; name a .parquet file."
+                f"{self.path.name} can hold numbers only, and a column holds text; name an .npz or .parquet file."
             ) from None
         if self.file is None:
             self.file = self.unfinished.open("wb")
-            self.shape = (0, cells.shape[1])
+            self.shape = (0, *shape)
             _header(self.file, self.shape)
         self.file.write(np.ascontiguousarray(cells).tobytes())
-        self.shape = (self.shape[0] + len(cells), self.shape[1])
+        self.shape = (self.shape[0] + len(cells), *self.shape[1:])
 
-    def _finish_npy(self) -> None:
-        """The header leaves room for the number of rows, which is known only now."""
+    def _beside(self, table: "pandas.DataFrame") -> bool:
+        """Whether there are intervals or the like, for which one array has no place."""
+        return self.image is not None and any(set(self.image.pixels(ending)) & set(table) for ending in ENDINGS[1:])
+
+    def _npz(self, table: "pandas.DataFrame") -> None:
+        self.file = self.file or self.unfinished.open("wb")
+        for name in table:
+            self.columns.setdefault(str(name), []).append(archives.array(table[name]))
+
+    def _finish(self) -> None:
+        """The header of an .npy file leaves room for the number of rows, which is known only now."""
         if self.path.suffix.lower() == ".npy":
-            with self.unfinished.open("r+b") as file:
-                _header(file, self.shape)
+            self.file.seek(0)
+            _header(self.file, self.shape)
+        if self.path.suffix.lower() == ".npz":
+            columns = {name: archives.joined(parts) for name, parts in self.columns.items()}
+            for ending in ENDINGS if self.image is not None else ():
+                columns = _with_images(columns, self.image, ending)
+            archives.write(self.file, columns)
 
 
-def _header(file: IO[bytes], shape: tuple[int, int]) -> None:
+def _with_images(columns: dict[str, np.ndarray], image: roles.Image, ending: str) -> dict[str, np.ndarray]:
+    """Pixels as an array, in the place of the first of them."""
+    pixels = image.pixels(ending)
+    if not set(pixels) <= set(columns):
+        return columns
+    whole = np.stack([columns[name] for name in pixels], axis=1).reshape(-1, *image.shape)
+    rest = {name: values for name, values in columns.items() if name not in set(pixels[1:])}
+    return {f"{image.name}{ending}" if name == pixels[0] else name: values
+            for name, values in (rest | {pixels[0]: whole}).items()}  # fmt: skip
+
+
+def _are_alike(before: Any, now: Any) -> bool:
+    """Whether answers of a type surely have a place in a column as it was."""
+    from pyarrow import types
+
+    if types.is_integer(before) and types.is_integer(now):
+        return before.bit_width >= 32
+    families = (types.is_floating, lambda kind: types.is_string(kind) or types.is_large_string(kind))
+    return any(is_one(before) and is_one(now) for is_one in families)
+
+
+def _header(file: IO[bytes], shape: tuple[int, ...]) -> None:
     np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})

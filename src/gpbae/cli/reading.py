@@ -38,6 +38,8 @@ class Table:
     rows: Any
     x: Any
     groups: Any
+    is_piece: bool = False
+    """Of a longer table, whose other rows may hold what these do not."""
 
     @functools.cached_property
     def y(self) -> Any:
@@ -80,7 +82,10 @@ def settled(cells: Any, wish: Wish, name_of_file: str) -> Table:
         raise InputError(
             f"A fit needs at least {FEWEST_ROWS} rows to learn from; got {len(rows)}. Name a longer table."
         )
-    columns = dataclasses.replace(columns, outputs=tuple(_outputs(rows, columns, wish)), table=name_of_file)
+    outputs = tuple(_outputs(rows, columns, wish))
+    columns = dataclasses.replace(columns, outputs=outputs, table=name_of_file, image=_image(rows, outputs))
+    if columns.image is not None:
+        terminal.say(f"{columns.image.name} is read as images of {columns.image} pixels.")
     for name, dates in columns.dates.items():
         terminal.say(f"{name} is read as {dates.words}.")
     for name, day in roles.days_as_numbers(rows, columns).items():
@@ -104,7 +109,7 @@ def stretch_again(rows: Any, columns: Any, first: str | None, last: str | None) 
 
     if first is not None or last is not None:
         rows = rows[roles.are_within(rows, columns, first, last)]
-    return _table(rows, columns)
+    return dataclasses.replace(_table(rows, columns), is_piece=True)
 
 
 def _table(rows: Any, columns: Any) -> Table:
@@ -139,6 +144,17 @@ def stretched(table: Any, wish: Wish) -> tuple[Any, Any]:
     return dataclasses.replace(columns, dates=roles.find_dates(table, known, wish.date_format)), table
 
 
+def _images(table: Any) -> list[Any]:
+    from gpbae.cli import files, roles
+
+    return [roles.Image(name, shape) for name, shape in table.attrs.get(files.IMAGES, {}).items()]
+
+
+def _image(table: Any, outputs: tuple[str, ...]) -> Any:
+    """The array of images that the outputs are, if they are one and nothing else."""
+    return next((image for image in _images(table) if image.pixels() == list(outputs)), None)
+
+
 def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
     """The columns to model, in the order of the table: those named, all that hold numbers, or both."""
     from gpbae.cli import roles
@@ -150,6 +166,8 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
         raise InputError(f"A column is either known or modelled; got {', '.join(twice)} as both. Name it once.")
     if ALL in asked:
         found += roles.all_outputs(table, [*taken, *found], columns)
+        for pixels in (image.pixels() for image in _images(table)):  # some may be without a value, at an edge
+            found += [name for name in pixels if set(pixels) & set(found) and name not in found]
         left = [name for name in table.columns if name not in (*found, *taken)]
         if found:
             _say_left(table, columns, left)

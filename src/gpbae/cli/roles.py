@@ -4,8 +4,9 @@ import dataclasses
 import difflib
 import fnmatch
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +14,24 @@ from gpbae.cli import commas, dates, parsing
 from gpbae.cli.commas import Decimal
 from gpbae.cli.dates import Dates
 from gpbae.errors import InputError
+from gpbae.tabular import tables
 
 if TYPE_CHECKING:
     import pandas
+
+
+class Image(NamedTuple):
+    """The array whose pixels the outputs are, and their arrangement."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    def pixels(self, ending: str = "") -> list[str]:
+        """The columns of the array, or those beside them."""
+        return [f"{self.name}[{i}]{ending}" for i in range(math.prod(self.shape))]
+
+    def __str__(self) -> str:
+        return " × ".join(map(str, self.shape))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +47,7 @@ class Columns:
     words: dict[str, list[str]] = dataclasses.field(default_factory=dict)  # for no and yes
     decimal: Decimal | None = None
     table: str = dataclasses.field(default="", compare=False)  # the name of its file, for the reader
+    image: Image | None = None
 
     def carried(self) -> list[str]:
         """Columns that say which row it is."""
@@ -54,6 +71,7 @@ class Columns:
             plain.get("words", {}),
             None if plain.get("decimal") is None else Decimal(plain["decimal"]),
             str(plain.get("table", "")),
+            None if plain.get("image") is None else Image(plain["image"][0], tuple(plain["image"][1])),
         )
 
     def writing(self, name: str) -> parsing.Writing:
@@ -116,13 +134,15 @@ def _input(table, roles: Columns, name: str) -> np.ndarray:
     found, _ = parsing.read(table[name], how)
     if np.isnan(found).any():
         _refuse_input(table[name], name, int(np.isnan(found).argmax()))
+    if np.isinf(found).any():
+        _refuse_input(table[name], name, int(np.isinf(found).argmax()), "a finite number")
     parsing.check_commas(table[name], name, how)
     return found
 
 
-def _refuse_input(column, name: str, row: int) -> None:
+def _refuse_input(column, name: str, row: int, what: str = "a number") -> None:
     got = f"{column.iloc[row]!r} {parsing.place(column, row)}"
-    raise InputError(f"Input {name!r} must be a number in every row; got {got}. Mend the cell, or drop that row.")
+    raise InputError(f"Input {name!r} must be {what} in every row; got {got}. Mend the cell, or drop that row.")
 
 
 def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str | None) -> dict[str, Dates]:
@@ -202,7 +222,11 @@ def outputs(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
     def typed(name):
         return parsing.typed(table[name], name, roles.kinds.get(name, parsing.NUMBER), roles.writing(name))
 
-    return pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
+    found = pd.DataFrame({name: typed(name) for name in resolve(table, roles.outputs)})
+    if roles.image is not None:
+        found = found.astype(float)  # a pixel has no kind of its own
+        found.attrs[tables.EVENT_SHAPE] = roles.image.shape
+    return found
 
 
 def gaps(table: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
@@ -231,22 +255,37 @@ def names_of_words(roles: Columns) -> list[str]:
     return [name for name in roles.outputs if name in roles.words or roles.kinds.get(name) == parsing.CATEGORY]
 
 
-def fill(table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns) -> "pandas.DataFrame":
-    """The table with its gaps in these columns filled and every other cell untouched."""
+Called = dict[str, dict[bool, str]]
+"""What columns call yes and no."""
+
+
+def fill(
+    table: "pandas.DataFrame", filled: "pandas.DataFrame", roles: Columns, called: Called | None = None
+) -> "pandas.DataFrame":
+    """The table with its gaps in these columns filled and every other cell untouched.  Of a table in pieces `called`
+    remembers the words of earlier ones."""
     import pandas as pd
 
     done, empty = table.copy(), gaps(table, roles)
+    called = {} if called is None else called
+    truths = {n: _called(table[n], roles, called) for n in filled if roles.kinds.get(n) == parsing.BOOLEAN}
     for name in filled.columns[empty[filled.columns].any().to_numpy()]:
-        words = _called(table[name], roles) if roles.kinds.get(name) == parsing.BOOLEAN else {}
+        words = truths.get(name, {})
         cells = [words.get(value, value) if gap else cell
                  for cell, value, gap in zip(table[name], filled[name], empty[name], strict=True)]  # fmt: skip
         done[name] = pd.Series(cells, index=table.index, dtype=float if table[name].dtype.kind == "f" else object)
     return done
 
 
-def _called(column, roles: Columns) -> dict[bool, str]:
-    """What a column calls yes and no; words that it does not show are those of the fitted table."""
-    return dict(zip((False, True), roles.words.get(column.name, ()), strict=False)) | parsing.truths(column)
+def _called(column, roles: Columns, earlier: Called) -> dict[bool, str]:
+    """What a column calls yes and no, 1 and 0 perhaps; if it does not show, what the fitted table does."""
+    shown = parsing.truths(column)
+    if shown:
+        earlier[column.name] = {not truth: parsing.opposite(word) for truth, word in shown.items()} | shown
+    elif np.isfinite(parsing.read(column, roles.writing(column.name))[0]).any():
+        earlier[column.name] = {False: "0", True: "1"}
+    fitted = dict(zip((False, True), roles.words.get(column.name, ()), strict=False))
+    return earlier.get(column.name, fitted)
 
 
 def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import typer
 
 from gpbae.cli import terminal, typed
-from gpbae.errors import InputError, Interrupted
+from gpbae.errors import GpbaeError, InputError, Interrupted
 
 
 class Given(NamedTuple):
@@ -22,14 +22,39 @@ class Given(NamedTuple):
     command: str | None = None
 
 
-def begin(columns: Any, given: Given, run: Path) -> None:
-    """Keep how the table was read and what the fit was told, unless a fit has been here."""
+@contextlib.contextmanager
+def folder(out: Path) -> Iterator[None]:
+    """A folder to fit in; a fit that is refused before it keeps anything leaves none behind."""
+    from gpbae.saving import storage
+
+    is_new = not out.exists()
+    storage.make_folder(out)
+    try:
+        yield
+    except GpbaeError:
+        if is_new:
+            with contextlib.suppress(OSError):  # something was kept
+                out.rmdir()
+        raise
+
+
+@contextlib.contextmanager
+def begun(columns: Any, given: Given, run: Path) -> Iterator[None]:
+    """Keep how the table was read and what the fit was told, unless a fit has been here; forget it where the fit
+    is refused."""
     from gpbae.saving import runfolder, storage
 
     if not runfolder.has_table(run):
         storage.write(run / runfolder.COLUMNS, columns.to_json())
         (run / runfolder.GIVEN).unlink(missing_ok=True)
         keep_given(given, run)
+    try:
+        yield
+    except InputError:
+        if not runfolder.has_table(run):
+            for name in (runfolder.COLUMNS, runfolder.GIVEN):
+                (run / name).unlink(missing_ok=True)
+        raise
 
 
 def keep_given(given: Given, run: Path) -> None:
@@ -91,6 +116,8 @@ def take_place(distributed: bool, row_shards: int) -> bool:
     from gpbae.processes import devices
     from gpbae.processes import distributed as processes
 
+    if row_shards > 1 and not distributed:
+        raise typer.BadParameter("needs --distributed, whose processes share the rows.", param_hint="--row-shards")
     if distributed:
         processes.initialise(row_shards=row_shards)
     else:

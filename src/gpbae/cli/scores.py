@@ -76,6 +76,8 @@ def wished(hidden: Hidden, out: Path) -> Iterator[None]:
     except InputError:
         if not begun:
             (out / FOLDER / WISH).unlink()
+            with contextlib.suppress(OSError):  # it has scores of earlier fits
+                (out / FOLDER).rmdir()
         raise
 
 

@@ -99,7 +99,9 @@ def _settings(subject: Subject) -> Section:
     model, columns = subject.model, subject.columns
     rows = [(name, str(value)) for name, value in model.get_params().items()]
     if columns is not None:
-        rows = [("inputs", ", ".join(columns.inputs)), ("outputs", ", ".join(columns.outputs)),
+        image = getattr(columns, "image", None)
+        outputs = ", ".join(columns.outputs) if image is None else f"{image.name}, {image} pixels"
+        rows = [("inputs", ", ".join(columns.inputs)), ("outputs", outputs),
                 ("groups", columns.groups or "none"), *rows]  # fmt: skip
     rows = rows if subject.typed is None else [("command", subject.typed), *rows]
     rows.append(("step size found", cell(float(np.mean(model.step_size_)))))

@@ -57,7 +57,7 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         kept.touch(numbers)
         values = y.rows(numbers).reshape(*numbers.shape, -1)
         mask = ~np.isnan(values)
-        _refuse_impossible(values, mask, model.likelihood, estimator.frame_)
+        _refuse_impossible(numbers, values, mask, model.likelihood, estimator.frame_)
         scaled = np.where(mask, estimator.scaler_.forward(values), 0.0).astype(table.y.dtype)
         inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
         inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
@@ -179,10 +179,14 @@ def _is_blind(estimator: Any) -> bool:
 
 
 def _refuse_impossible(
-    values: np.ndarray, mask: np.ndarray, likelihood: AbstractLikelihood, frame: tables.Frame
+    numbers: np.ndarray, values: np.ndarray, mask: np.ndarray, likelihood: AbstractLikelihood, frame: tables.Frame
 ) -> None:
     """Rows outside the sample, by which the likelihood was chosen, are seen here for the first time."""
     if np.isinf(values).any():
-        raise InputError("y must be finite or NaN; got an infinity on disk. Mark it as NaN.")
+        *place, column = np.argwhere(np.isinf(values))[0]
+        raise InputError(
+            f"y must be finite or NaN; got an infinity in row {numbers[tuple(place)]}, column {frame.names()[column]}. "
+            "Mark it as NaN."
+        )
     flat = (-1, values.shape[-1])
     likelihood.check(values.reshape(flat), mask.reshape(flat), tuple(frame.names()))

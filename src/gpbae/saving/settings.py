@@ -186,7 +186,7 @@ def _labels(rows: np.ndarray) -> Arrays:
 
 def given(data: Arrays, frame: tables.Frame, inputs: list[str] | None) -> tuple[Any, Any, Any]:
     """What `table` was made of, to all that a fit can see."""
-    y = data["y"] if frame.columns is None else frame.decode(data["y"])
+    y = data["y"] if frame.columns is None else frame.decode(data["y"].reshape(len(data["y"]), -1))
     groups = data.get("labels")
     if "names" in data:
         groups = np.ascontiguousarray(data["names"]).view(f"<U{data['names'].shape[1]}").reshape(-1)

@@ -1,5 +1,6 @@
 """Tables that stay on disk: rows are gathered a block of sweeps at a time, the next while this one is computed."""
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -53,9 +54,16 @@ class OnDisk:
             yield np.asarray(self.source[start : start + ROWS_AT_A_TIME], np.float64)
 
 
+def check_parquet(path: Any) -> None:
+    """Refuse a Parquet file where nothing can read or write it."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise InputError(f"{path} needs pyarrow: pip install 'gpbae[parquet]', or use a file of another kind.")
+
+
 def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
     """Columns of a Parquet file copied to an .npy file, some rows at a time: single rows of an .npy file can be
     reached, those of a row group cannot.  In single precision where no column holds more, else in double."""
+    check_parquet(path)
     import pyarrow as pa
     from pyarrow import parquet
 

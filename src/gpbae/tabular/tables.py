@@ -16,6 +16,10 @@ LARGEST_ARRANGEMENT = 500_000_000
 """Rows of all groups, each padded to the longest: two gigabytes of numbers."""
 
 
+EVENT_SHAPE = "gpbae event shape"
+"""Among the `attrs` of a data frame whose columns are the pixels of an image: its shape."""
+
+
 class Frame(NamedTuple):
     """How an observation table looked: trailing shape, column names, index and the codings of a data frame's columns
     (None for arrays, and for data frames of plain numbers)."""
@@ -37,13 +41,18 @@ class Frame(NamedTuple):
             return values.reshape(values.shape[0], *self.event_shape)
         import pandas as pd
 
-        return pd.DataFrame(values, columns=self.columns, index=index)
+        return self._shaped(pd.DataFrame(values, columns=self.columns, index=index))
 
     def decode(self, values: np.ndarray, index: Any = None) -> Any:
         """Values that cells can take, (rows, P), in the user's own types: labels for codes, say."""
         if self.columns is None or self.codings is None:
             return self.restore(values, index)
-        return table_columns.decode(values, self.codings, self.columns, index)
+        return self._shaped(table_columns.decode(values, self.codings, self.columns, index))
+
+    def _shaped(self, frame: Any) -> Any:
+        if len(self.event_shape) > 1:
+            frame.attrs[EVENT_SHAPE] = self.event_shape
+        return frame
 
 
 class Observations(NamedTuple):
@@ -151,13 +160,18 @@ def observations(y: Any, event_shape: tuple[int, ...] | None = None, names: list
         values = values[:, None]
     if values.ndim < 2 or values.shape[0] == 0 or values[0].size == 0:
         raise InputError(f"y must have at least one row and one column; got shape {np.shape(y)}. Pass (rows, columns).")
-    if event_shape is not None and values.shape[1:] != event_shape:
-        raise InputError(f"y must have rows of shape {event_shape} as in fit; got {values.shape[1:]}.")
-    frame = Frame(values.shape[1:], columns, index, codings)
+    shape = values.shape[1:]
+    if columns is not None and (told := event_shape or getattr(y, "attrs", {}).get(EVENT_SHAPE)) is not None:
+        shape = tuple(told) if np.prod(told) == shape[0] else shape
+    if event_shape is not None and shape != event_shape:
+        raise InputError(f"y must have rows of shape {event_shape} as in fit; got {shape}.")
+    frame = Frame(shape, columns, index, codings)
     values = values.reshape(values.shape[0], -1)
     if np.isinf(values).any():
         row, column = np.argwhere(np.isinf(values))[0]
-        raise InputError(f"y must be finite or NaN; got an infinity in row {row}, column {column}. Mark it as NaN.")
+        raise InputError(
+            f"y must be finite or NaN; got an infinity in row {row}, column {frame.names()[column]}. Mark it as NaN."
+        )
     if (np.abs(values) > SQUARABLE).any():
         row, column = np.argwhere(np.abs(values) > SQUARABLE)[0]
         raise InputError(
