@@ -48,7 +48,7 @@ class VariationalAutoencoder(eqx.Module):
         found = autoencoder.encode_with(self.encoder, y, mask, seeds)
         if self.head is None:
             return found
-        joined = jnp.concatenate([jnp.tanh(found), batch_x / self.unit[None]], axis=1)
+        joined = jnp.concatenate([jnp.tanh(found), self._in_units(batch_x)], axis=1)
         return jax.vmap(self.head)(joined.astype(jnp.float32)).astype(jnp.float64)
 
     def evidence(self, x, y, mask, valid, blocks) -> Evidence:
@@ -65,9 +65,12 @@ class VariationalAutoencoder(eqx.Module):
         """η of every row."""
         return over_rows(self.decoder, self._told(z, x).astype(network_dtype(self.decoder)))
 
+    def _in_units(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        return x if self.unit is None else x / self.unit[None]
+
     def _told(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B _"]:
         """What the decoder is told of every row."""
-        return z if self.head is None else jnp.concatenate([z, x / self.unit[None]], axis=1)
+        return z if self.head is None else jnp.concatenate([z, self._in_units(x)], axis=1)
 
     def log_likelihood(self, z, batch: Batch) -> Array:
         """Σ log p(yₙ observed | zₙ) over valid rows."""
