@@ -1,6 +1,6 @@
 """Pictures of measurements."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,28 +11,43 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+KINDS = (("step_ms", "step"), ("gradient_ms", "its gradient"), ("products_ms", "its products"))
+ROOM = 1.25
+"""Above the highest bar; a target beyond that is written, not drawn."""
+
+
 def against_floor(rows: list[Row]) -> "Figure":
     """Steps, gradients and products as multiples of the products; where there is a target, a line across."""
-    from gpbae.plots.canvas import BLACK, BLUE, GREEN, GREY, canvas
+    from gpbae.plots.canvas import BLUE, GREEN, GREY, canvas
 
-    drawn, places = canvas(1, 1, (1.6 * len(rows) + 2.2, 3.6))
+    drawn, places = canvas(1, 1, (1.5 * len(rows) + 2.2, 3.8))
     place, where = places[0, 0], np.arange(len(rows))
-    floors = np.array([row["metrics"]["products_ms"] for row in rows])
-    kinds = (("step_ms", BLUE, "step"), ("gradient_ms", GREEN, "its gradient"), ("products_ms", GREY, "its products"))
-    for number, (name, colour, label) in enumerate(kinds):
-        heights = np.array([row["metrics"][name] for row in rows])
-        bars = place.bar(where + 0.27 * (number - 1), heights / floors, 0.25, color=colour, label=label)
-        place.bar_label(bars, [f"{height:.2g} ms" for height in heights], fontsize=7, padding=2)
-    for number, (row, floor) in enumerate(zip(rows, floors, strict=True)):
+    milliseconds = np.array([[row["metrics"][name] for row in rows] for name, _ in KINDS])
+    heights = milliseconds / milliseconds[-1]
+    for n, ((_, label), colour) in enumerate(zip(KINDS, (BLUE, GREEN, GREY), strict=True)):
+        bars = place.bar(where + 0.28 * (n - 1), heights[n], 0.26, color=colour, label=label)
+        place.bar_label(bars, [f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in milliseconds[n]],
+                        label_type="center", color="white", fontsize=8)  # fmt: skip
+    place.set_ylim(0, ROOM * heights.max())
+    for n, row in enumerate(rows):
         for target in targets.of(row):
-            height = target.most / floor if target.metric == "step_ms" else target.most
-            label = "target" if number == 0 else None
-            place.hlines(height, number - 0.42, number + 0.42, color=BLACK, linestyles="--", label=label)
+            _mark(place, n, target, milliseconds[-1, n])
     place.set_xticks(where, [row["experiment"].replace(", ", "\n") for row in rows])
     place.set_ylabel("multiple of the products")
-    place.margins(y=0.12)
-    place.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    handles = dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
+    place.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0), title="numbers: ms")
     return drawn
+
+
+def _mark(place: Any, n: int, target: targets.Target, floor: float) -> None:
+    """A line at the target, or a word where that is far above."""
+    from gpbae.plots.canvas import BLACK
+
+    height, top = target.most / floor if target.metric == "step_ms" else target.most, place.get_ylim()[1]
+    if height < top:
+        place.hlines(height, n - 0.44, n + 0.44, color=BLACK, linestyles="--", label="target")
+    else:
+        place.text(n, 0.97 * top, f"target: {height:.0f} ↑", ha="center", va="top", fontsize=8)
 
 
 def growth(rows: list[Row]) -> "Figure":
