@@ -20,6 +20,7 @@ from gpbae.tabular.transforms import Identity, Log, Log1p, YeoJohnson
 LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12
 MOST_LABELLED, MOST_LABELS = 6, 8
+MOST_GENERATED = 6
 MOST_NUMBERS = 8_000_000
 FEWEST_DRAWS, MOST_DRAWS = 40, 200
 NUM_BINS = 60
@@ -337,6 +338,28 @@ class Overview:
                   "sd": np.asarray(cells.sd)[pick]}  # fmt: skip
         return {"along": self.along[self.rows[pick]],
                 **{name: a.reshape(len(pick), *self.shape) for name, a in shaped.items()}}  # fmt: skip
+
+    @functools.cached_property
+    def between(self) -> tuple[Float[np.ndarray, "n D"], Int[np.ndarray, " n"]]:
+        """Inputs halfway between rows that follow each other in a drawn series, in the user's units, and the group of
+        each: where nothing was observed.  Labels stay those of the series; none where the model takes no inputs."""
+        pairs = [np.stack([s.rows[:-1], s.rows[1:]], axis=1) for s in self.series if self.quantities]
+        first, second = _spread(np.concatenate([*pairs, np.empty((0, 2), int)]), MOST_GENERATED).T
+        halfway = self.x[first].copy()
+        halfway[:, self.quantities] = 0.5 * (self.x[first] + self.x[second])[:, self.quantities]
+        return halfway, np.asarray(self.model.table_.group)[first]
+
+    @functools.cached_property
+    def generated(self) -> dict[str, np.ndarray]:
+        """Images at inputs between the rows, where nothing is known but the place: a draw, the mean, the standard
+        deviation."""
+        x, group = self.between
+        named = self.model.x_columns_
+        given = x if named is None else tables.Frame((), named).restore(x)
+        found = self.model.predict(given, self.model.groups_[group] if self.model.grouped_ else None)
+        along = x[:, self._axis] if len(x) else np.empty(0)
+        shaped = {"one draw": found.samples[-1], "mean": np.asarray(found.mean), "sd": np.asarray(found.sd)}
+        return {"along": along, **{name: a.reshape(len(x), *self.shape) for name, a in shaped.items()}}
 
     @functools.cached_property
     def scalars(self) -> dict[str, Float[np.ndarray, "chains draws"]]:

@@ -237,6 +237,33 @@ def test_a_view_that_was_not_seen_has_the_mean_code_of_its_object():
     assert np.all(sd[0] < 1) and (mean[1], sd[1]) == (0, 1)
 
 
+def test_a_conditional_autoencoder_does_not_depend_on_the_units_of_its_inputs():
+    x, y = wavy()
+    one, other = (
+        baselines.CVAE(**SMALL, **NETWORKS).fit(factor * x + 5, y).impute(factor * x + 5, y) for factor in (1, 1e5)
+    )
+    np.testing.assert_allclose(one.mean, other.mean, rtol=1e-5)
+
+
+WRONG = {
+    "learning_rate must be a number above 0; got 'fast'": (baselines.VAE(), {"learning_rate": "fast"}),
+    "learning_rate must be a number above 0; got inf": (baselines.VAE(), {"learning_rate": float("inf")}),
+    "noise must be a number above 0; got None": (baselines.IGP(), {"noise": None}),
+    "noise must be a number above 0; got -1": (baselines.GPAR(), {"noise": -1}),
+    "latent_noise must be a number above 0; got 'a'": (baselines.GPPVAE(), {"latent_noise": "a"}),
+    "learn_kernel must be True or False; got 'no'": (baselines.GPVAE(), {"learn_kernel": "no"}),
+    "shared_code must be True or False; got 'no'": (baselines.CVAE(), {"shared_code": "no"}),
+    "shared_code=True needs groups": (baselines.CVAE(), {"shared_code": True}),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_arguments_are_refused_before_the_training(words):
+    model, arguments = WRONG[words]
+    with pytest.raises(InputError, match=words):
+        model.set_params(**arguments).fit(*wavy())
+
+
 def test_errors_are_one_sentence():
     x, y = wavy()
     with pytest.raises(GpbaeError, match="not fitted"):
@@ -251,6 +278,8 @@ def test_errors_are_one_sentence():
         baselines.GPVAE(**SMALL, batch_size=3).fit(x, y)
     with pytest.raises(InputError, match="needs inputs"):
         baselines.CVAE().fit(None, y)
+    with pytest.raises(InputError, match="num_draws must be a whole number of at least 1"):
+        baselines.VAE(**{**SMALL, **NETWORKS, "num_steps": 0}).fit(None, y).encode(None, y, num_draws=-3)
 
 
 NO_STEPS = {**SMALL, **NETWORKS, "num_steps": 0}

@@ -296,7 +296,8 @@ def test_bound_told_the_inputs_is_the_conditional_log_marginal_less_the_gap():
     head = eqx.tree_at(weight, single((3, 2)), jnp.asarray([[a, 0, b], [0, 0, 0]], jnp.float32))
     head = eqx.tree_at(lambda d: d.layers[0].bias, head, jnp.asarray([0, 2 * np.log(s)], jnp.float32))
     decoder = eqx.tree_at(weight, single((2, 1)), jnp.asarray([[w, u]], jnp.float32))
-    model = VariationalAutoencoder(Passing(jnp.zeros(())), decoder, Gaussian(NOISE), Independent(), head)
+    model = VariationalAutoencoder(Passing(jnp.zeros(())), decoder, Gaussian(NOISE), Independent(), head,
+                                   jnp.ones(1))  # fmt: skip
     found = eqx.filter_jit(jax.vmap(lambda k: model.bound(whole(table), True, k)))(
         jax.random.split(jax.random.key(1), 4000)
     )

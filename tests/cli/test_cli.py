@@ -16,12 +16,14 @@ import pytest
 import typer.main
 
 from commands import run
-from gpbae import __version__, cli
-from gpbae.cli import answers, cautions, files, long, pieces, roles, runs, scores
+from gpbae import BAE, __version__, cli
+from gpbae.answering import advice
+from gpbae.cli import answers, cautions, files, long, pieces, roles, runs, scores, typed
 from gpbae.cli.app import app
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 from gpbae.report import trust
+from gpbae.saving import settings
 
 GROUP = typer.main.get_command(app)
 INNER = {name: list(getattr(command, "commands", [])) for name, command in GROUP.commands.items()}
@@ -220,6 +222,25 @@ def test_the_config_of_a_run_can_be_used_again(table, fitted):
     assert again.transform == {"a": "log"} and again.num_inducing == 4 and "Matern32" in repr(again.kernel)
 
 
+def test_the_config_of_a_run_says_which_model(table, monkeypatch, capsys):
+    """Its arguments would fit another one too, silently."""
+    made = []
+    monkeypatch.setattr(runs, "sample", lambda estimator, *given: made.append(estimator))
+    (table / "bae.toml").write_bytes(settings.text(BAE(num_chains=3), None, pd.DataFrame({"a": [1.0], "b": [2.0]})))
+    command = ["fit", table / "data.csv", "--outputs", "a,b", "--config", table / "bae.toml", "--quiet"]
+    assert run(*command, "--out", table / "again") == 0
+    assert type(made[0]) is BAE and made[0].num_chains == 3
+    assert run(*command, "--inputs", "time", "--model", "gp-bae", "--out", table / "other") == 2
+    assert "must be the model of" in " ".join(capsys.readouterr().err.split()) and not (table / "other").exists()
+
+
+def test_columns_are_left_out_by_several_options(table, monkeypatch):
+    wishes = []
+    monkeypatch.setattr("gpbae.cli.reading.read", lambda data, wish: wishes.append(wish) or 1 / 0)
+    run("fit", table / "data.csv", "--inputs", "t", "--exclude", "a,b", "--exclude", "c", "--out", table / "none")
+    assert wishes[0].exclude == "a,b,c"
+
+
 def test_what_is_typed_has_the_last_word(table):
     from gpbae.cli import fit, reading
 
@@ -404,7 +425,7 @@ def test_examples_of_help_run_as_printed_one_after_the_other(tmp_path, monkeypat
         if name == "fit":
             assert "Next: gpbae report run, or gpbae impute run data.csv -o filled.csv." in capsys.readouterr().err
     assert run(*examples["fit"], "--report") == 0  # the page is there
-    assert "Next: gpbae impute run data.csv -o filled.csv." in capsys.readouterr().err
+    assert "Written: run/report.html.\nNext: gpbae impute run data.csv -o filled.csv." in capsys.readouterr().err
 
 
 def test_evaluation_is_kept_beside_the_run(fitted):
@@ -449,7 +470,7 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     given.unlink()
     assert run("evaluate", tmp_path / "run") == 1
     assert "evaluate with a fit: gpbae fit … --evaluate --out NEW." in capsys.readouterr().err
-    assert run(*small, "-q") == 0 and runs.given(tmp_path / "run") == runs.given(other)
+    assert run(*small, "-q") == 0 and runs.given(tmp_path / "run").names == runs.given(other).names
 
 
 def test_scores_of_other_ways_are_kept_unless_they_are_of_another_fit(tmp_path):
@@ -520,9 +541,33 @@ def test_places_need_an_input():
 
 
 def test_what_was_given_is_kept_once(tmp_path):
-    runs.keep_given(["seed"], tmp_path)
-    runs.keep_given([], tmp_path)
-    assert runs.given(tmp_path) == ["seed"]
+    runs.keep_given(runs.Given(["seed"], "gpbae fit a.csv --seed 1 -o run"), tmp_path)
+    runs.keep_given(runs.Given([], None), tmp_path)
+    assert runs.given(tmp_path) == (["seed"], "gpbae fit a.csv --seed 1 -o run")
+    assert runs.command(tmp_path) == "gpbae fit a.csv --seed 1"
+    (tmp_path / "given.json").write_text('["seed"]\n')  # of an earlier release
+    assert runs.given(tmp_path) == (["seed"], None) and runs.command(tmp_path) is None
+
+
+def test_a_command_is_kept_without_what_is_of_one_run_only():
+    given = [
+        "my data.csv",
+        "--inputs",
+        "t",
+        "--out=a b",
+        "-q",
+        "--set",
+        "x=-o",
+        "--log-json",
+        "log",
+        "-o",
+        "c",
+        "--report",
+    ]
+    assert typed.shared(typed.command(given)) == "gpbae fit 'my data.csv' --inputs t --set x=-o --report"
+    words = "Draws are few: gpbae fit … --set thinning=4 --out NEW"
+    assert advice.spelled_out(words, "gpbae fit a.csv") == "Draws are few: gpbae fit a.csv --set thinning=4 --out NEW"
+    assert advice.spelled_out(words, None) == words
 
 
 def test_every_event_is_a_line_of_json(table, fitted):
@@ -719,12 +764,16 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     assert run("diagnose", fitted) == 0
     said = capsys.readouterr().out
     assert said.startswith("Light: ") and said.rstrip().splitlines()[-1].startswith("Light: ")
-    assert said.index("gpbae fit … --set") < said.index("kinetic temperature")  # what to do before the numbers
+    told = f"gpbae fit {fitted.parent / 'data.csv'} --inputs time --groups id --missing b=-200 "
+    assert said.index(f"{told}--transform") < said.index("kinetic temperature")  # what to do before the numbers
+    assert "--evaluate cells --holdout 0.2 --set " in said and "gpbae fit …" not in said
+    assert f"Fitted by: {told}" in said
     assert "output of a, row 0, group 000, time=2004-03-26 23:00 UTC" in said and "lengthscale (hours)" in said
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said
     assert run("report", fitted) == 0
     text = (fitted / "report.html").read_text()
     assert "SGPBAE, fitted to data.csv" in text and "Is it to be trusted?" in text
+    assert f"{told}--transform" in text and "gpbae fit …" not in text
 
 
 # Wrong calls.  {here} is a folder with the files below; nothing is fitted.

@@ -41,7 +41,7 @@ def fit(source, out):
     """The copy of a fit, made or kept, as the fit opens it."""
     runfolder.make(out)
     make = lambda y: (SGPBAE(batch_size=64), ["batch_size"])  # noqa: E731
-    return ondisk.Fit(source, out, make, quiet=True)._opened(lambda event: None)
+    return ondisk.Fit(source, out, make, "gpbae fit", quiet=True)._opened(lambda event: None)
 
 
 def begin(out, opened):

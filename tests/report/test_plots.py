@@ -103,6 +103,6 @@ def test_columns_and_groups_are_chosen(model):
 
 
 def test_maps_and_images_say_what_they_need(model):
-    for draw in (plots.maps, plots.images):
+    for draw in (plots.maps, plots.images, plots.generated):
         with pytest.raises(InputError, match="needs"):
             draw(model)

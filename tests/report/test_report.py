@@ -231,9 +231,26 @@ def test_model_page_is_whole_and_small(pages, name):
 
 
 def test_images_and_maps_are_drawn(images, tmp_path):
-    for name, draw in (("images", plots.images), ("maps", plots.maps), ("places", plots.hyperparameters)):
+    for name, draw in (
+        ("images", plots.images),
+        ("generated", plots.generated),
+        ("maps", plots.maps),
+        ("places", plots.hyperparameters),
+    ):
         draw(images).savefig(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").stat().st_size > 5000
+
+
+def test_generated_images_lie_between_the_rows_of_one_series(model):
+    """Halfway between neighbours, each with the group of both; answers are those of predict."""
+    view = overview.Overview(model)
+    x, group = view.between
+    neighbours = [(view.x[a], view.x[b], np.asarray(model.table_.group)[a]) for series in view.series
+                  for a, b in zip(series.rows[:-1], series.rows[1:], strict=True)]  # fmt: skip
+    for place, label in zip(x, group, strict=True):
+        assert any(label == g and np.allclose(place, (a + b) / 2) for a, b, g in neighbours)
+    frame = pd.DataFrame(x, columns=X.columns)
+    np.testing.assert_array_equal(view.generated["mean"], model.predict(frame, model.groups_[group]).mean)
 
 
 def test_calibration_says_whether_cells_were_hidden(model, pages):

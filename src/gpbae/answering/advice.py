@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 Settings = Mapping[str, Any]
 TOGETHER = "All of this together: "
 SET = "--set "
+BEGINNING = "gpbae fit …"
+"""Of a command; … stands for what was typed before."""
 SMALLEST_ESS = 50
 """Effective draws; fewer make intervals rough."""
 
@@ -123,8 +125,13 @@ def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
 
 
 def command(remedies: Iterable[Remedy]) -> str:
-    """What does all of it; … stands for what was typed before."""
-    return f"gpbae fit … {' '.join(_options(remedies).values())} --out NEW"
+    """What does all of it."""
+    return f"{BEGINNING} {' '.join(_options(remedies).values())} --out NEW"
+
+
+def spelled_out(sentence: str, typed: str | None) -> str:
+    """A sentence with what was typed in the place of the dots, where that is known."""
+    return sentence if typed is None else sentence.replace(BEGINNING, typed)
 
 
 def _options(remedies: Iterable[Remedy]) -> dict[str, str]:

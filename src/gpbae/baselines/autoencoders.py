@@ -85,8 +85,6 @@ class VAE(Baseline):
         for name in ("latent_dim", "batch_size"):
             check_count(name, getattr(self, name), 1, or_none=True)
         check_count("num_start_steps", self.num_start_steps, 0)
-        if not self.learning_rate > 0:
-            raise InputError(f"learning_rate must be above 0; got {self.learning_rate!r}.")
 
     def _inputs(self, x, num_rows):
         if x is not None:
@@ -172,8 +170,9 @@ class VAE(Baseline):
         """Latents of rows, seen or not, with or without gaps."""
         self._fitted()
         seen = self._observations(y)
-        mean, sd = self._moments(self._rows(x, seen, groups))
-        scores = normal_scores(num_draws or self.num_draws, mean.shape, self.seed)
+        rows = self._rows(x, seen, groups)
+        mean, sd = self._moments(rows)
+        scores = normal_scores(self._num_answers(rows, num_draws), mean.shape, self.seed)
         columns = None if seen.frame.columns is None else [f"latent{i}" for i in range(self.latent_dim_)]
         unit = tables.Scaler(np.zeros(self.latent_dim_), np.ones(self.latent_dim_))
         frame = tables.Frame((self.latent_dim_,), columns)
@@ -231,7 +230,12 @@ class CVAE(VAE):
     shared_code: bool = False
 
     def _law(self, table: Table, latents, rng) -> AbstractLaw:
-        return Independent(bool(self.shared_code))
+        return Independent(self.shared_code)
+
+    def _read(self, x, y, groups):
+        if self.shared_code and groups is None:
+            raise InputError("shared_code=True needs groups, which say what rows show one thing; got none.")
+        return super()._read(x, y, groups)
 
     def _inputs(self, x, num_rows):
         return Baseline._inputs(self, x, num_rows)
@@ -246,7 +250,9 @@ class CVAE(VAE):
         encoder = networks.build_encoder(self.encoder, key_encoder, shape, features)
         head = networks.Dense(key_head, (features + D, features, 2 * C), jnp.tanh)
         decoder = networks.build_decoder(self.decoder, key_decoder, C + D, shape)
-        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law, head)
+        unit = np.asarray(table.x).std(axis=0) if self.standardise else np.ones(D)
+        unit = jnp.asarray(np.where(unit > 0, unit, 1.0))
+        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law, head, unit)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -330,7 +336,8 @@ class SVGPVAE(SGPVAE):
 class DeepSVIGP(SGPVAE):
     """Stochastic variational Gaussian process (Hensman et al. 2013) with a network as likelihood and no encoder.
 
-    q(v) is free, so nothing is known of a group that was not fitted, and observed cells of new rows say nothing.
+    q(v) is free, so nothing is known of a group that was not fitted, and observed cells of new rows say nothing; the
+    `encoder` argument, which the others share, has no effect.
 
     batch_size : rows per step; None takes all, "auto" 256 of a table without groups and all of one with groups.
     """

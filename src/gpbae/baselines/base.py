@@ -21,7 +21,7 @@ from gpbae.likelihoods import AbstractLikelihood
 from gpbae.processes import progress
 from gpbae.sampling import checkpoint
 from gpbae.sampling.batches import Table
-from gpbae.sampling.building import Building, check_count
+from gpbae.sampling.building import Building, check_count, check_flag, check_positive
 from gpbae.tabular import tables
 
 
@@ -76,6 +76,11 @@ class Baseline(Contract):
         return runfolder.keeping(run_dir, self, x, y, groups)
 
     def _check(self) -> None:
+        for argument in dataclasses.fields(self):
+            if isinstance(argument.default, bool) and argument.name != "progress":
+                check_flag(argument.name, getattr(self, argument.name))
+            elif isinstance(argument.default, float):
+                check_positive(argument.name, getattr(self, argument.name))
         for name, least in (("num_steps", 0), ("num_draws", 2), ("seed", 0)):
             check_count(name, getattr(self, name), least)
 

@@ -158,8 +158,6 @@ class GPPVAE(SGPVAE):
     latent_noise: float = 0.3
 
     def _law(self, table: Table, latents, rng) -> AbstractLaw:
-        if not self.latent_noise > 0:
-            raise InputError(f"latent_noise must be above 0; got {self.latent_noise!r}.")
         found = self._chosen_kernels(table, latents, rng)
         if len(found) != 1:
             raise InputError(

@@ -31,7 +31,8 @@ class Bound(NamedTuple):
 class VariationalAutoencoder(eqx.Module):
     """Encoder (None where q is free), decoder, likelihood and the law of the latents.
 
-    With a `head`, inputs x stand beside the encoder's features and, in the decoder, beside the latents.
+    With a `head`, inputs x, in the given units, stand beside the encoder's features and, in the decoder, beside the
+    latents.
     """
 
     encoder: Any
@@ -39,6 +40,7 @@ class VariationalAutoencoder(eqx.Module):
     likelihood: AbstractLikelihood
     latents: AbstractLaw
     head: Dense | None = None
+    unit: Float[Array, " D"] | None = None
 
     def outputs(self, batch_x, y, mask) -> Float[Array, "B O"]:
         """What the encoder says of every row."""
@@ -46,7 +48,7 @@ class VariationalAutoencoder(eqx.Module):
         found = autoencoder.encode_with(self.encoder, y, mask, seeds)
         if self.head is None:
             return found
-        joined = jnp.concatenate([jnp.tanh(found), batch_x], axis=1)
+        joined = jnp.concatenate([jnp.tanh(found), batch_x / self.unit], axis=1)
         return jax.vmap(self.head)(joined.astype(jnp.float32)).astype(jnp.float64)
 
     def evidence(self, x, y, mask, valid, blocks) -> Evidence:
@@ -65,7 +67,7 @@ class VariationalAutoencoder(eqx.Module):
 
     def _told(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B _"]:
         """What the decoder is told of every row."""
-        return z if self.head is None else jnp.concatenate([z, x], axis=1)
+        return z if self.head is None else jnp.concatenate([z, x / self.unit], axis=1)
 
     def log_likelihood(self, z, batch: Batch) -> Array:
         """Σ log p(yₙ observed | zₙ) over valid rows."""
@@ -93,6 +95,7 @@ class VariationalAutoencoder(eqx.Module):
     def trained(self) -> "VariationalAutoencoder":
         """True at the leaves that are optimised."""
         marked = jax.tree.map(eqx.is_inexact_array, self)
+        marked = marked if self.unit is None else eqx.tree_at(lambda m: m.unit, marked, False)
         for part in ("likelihood", "latents"):
             given = getattr(self, part)
             if jax.tree.leaves(given):

@@ -26,13 +26,22 @@ def read(path: Path | None) -> dict[str, Any]:
     """A file of arguments; the config.toml of a run is one too."""
     if path is None:
         return {}
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"Expected {path} to be TOML such as `num_inducing = 64`; got: {error}.") from error
+    found = _toml(path)
     if {"class", "arguments"} <= set(found):
         return settings.read(path.read_bytes(), path)[0].get_params()
     return found
+
+
+def model_named(path: Path) -> str | None:
+    """The class whose arguments a file holds, if it says so."""
+    return _toml(path).get("class")
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"Expected {path} to be TOML such as `num_inducing = 64`; got: {error}.") from error
 
 
 def pairs(texts: Sequence[str]) -> dict[str, Any]:

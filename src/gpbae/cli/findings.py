@@ -36,7 +36,7 @@ def evaluate(
     with progress.json_lines(log_json) as log:
         columns, given = runs.columns(run), runs.given(run)
         asked = scores.Asked(*runfolder.reopen(run), columns)
-        hidden = scores.Hidden(ways, holdout, block_length, asked.estimator.seed, given)
+        hidden = scores.Hidden(ways, holdout, block_length, asked.estimator.seed, given.names)
         scores.check(asked, hidden)
         with scores.wished(hidden, run):
             scores.evaluate(asked, hidden, run, quiet, log, scores.course(hidden, with_fit=False))
@@ -48,6 +48,7 @@ def evaluate(
 @app.command(epilog="Example: gpbae diagnose run")
 def diagnose(run: options.Run) -> None:
     """Has the chain mixed, and was it a sampler at all?  A light and what to do, as in the report; then a table."""
+    from gpbae.answering import advice
     from gpbae.report import trust
 
     model, columns = _load_sampled(run)
@@ -55,14 +56,17 @@ def diagnose(run: options.Run) -> None:
     tests = _evaluation(run)
     light = trust.worst(trust.checks(model, frame, tests))
     promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
+    told = runs.command(run)
     print(f"Light: {light}. {light.meaning}")
     for words in (*(f"{p.name}: {p.found}. {p.advice}".strip() for p in promises), *frame.attrs["warnings"]):
-        print(words)
+        print(advice.spelled_out(words, told))
     _show(f"{type(model).__name__}, draws", "quantity", frame[frame["mean"].notna()][["mean", "sd", "r_hat", "ess"]])
     blocks = frame[frame["kinetic_temperature"].notna()][["kinetic_temperature", "temperature_error"]]
     _show(f"{type(model).__name__}, sampler", "block", blocks.rename(index=lambda name: name.removeprefix("block: ")))
     if model.num_rows_on_disk_ is not None:
         print(f"Found at rows of the {len(model.table_.x)} that the model keeps, of {model.num_rows_on_disk_} on disk.")
+    if told is not None:
+        print(f"Fitted by: {told} --out {shlex.quote(str(run))}")
     if light != trust.Light.GREEN:
         print(f"Light: {light}; what to do stands above the tables.")
 
@@ -86,7 +90,9 @@ def write_report(run: Path) -> Path:
     model, columns = _load_sampled(run)
     page = run / "report.html"
     try:
-        page.write_text(model_page(model, columns, _evaluation(run), scores.unfinished(run)), encoding="utf-8")
+        told = runs.command(run)
+        text = model_page(model, columns, _evaluation(run), scores.unfinished(run), told)
+        page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal
+from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal, typed
 from gpbae.errors import InputError
 
 
@@ -45,7 +45,7 @@ def fit(
     out: options.Out,
     inputs: options.Inputs = "",
     outputs: options.Outputs = "all",
-    exclude: options.Exclude = "",
+    exclude: options.Exclude = None,
     groups: options.Groups = None,
     missing: options.Missing = None,
     first: options.From = None,
@@ -54,7 +54,10 @@ def fit(
     decimal: options.DecimalSign = None,
     on_disk: options.OnDisk = None,
     transform: options.Transform = None,
-    model: Annotated[Model, typer.Option(help="Which of the models.", rich_help_panel=options.MODEL)] = Model.SGPBAE,
+    model: Annotated[
+        Model | None,
+        typer.Option(help="Which of the models; sgp-bae, if not said.", rich_help_panel=options.MODEL),
+    ] = None,
     latent_dim: options.LatentDim = None,
     config: options.Config = None,
     settings: options.Settings = None,
@@ -69,7 +72,8 @@ def fit(
     quiet: options.Quiet = False,
     log_json: options.LogJson = None,
 ) -> None:
-    """Sample the posterior of a model of a table and keep it in a folder; once stopped, it goes on."""
+    """Fit a model to a table and keep it in a folder (rivals are optimised, ours sampled); stopped, it goes on."""
+    model, told = _model(model, config), typed.latest.get()
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
@@ -82,12 +86,14 @@ def fit(
     if stays := ondisk.is_wanted(data, on_disk):
         ondisk.check(data, model, bool(ways), distributed)
     is_first = runs.take_place(distributed, row_shards)
-    wish = reading.Wish(inputs, outputs, exclude, groups, tuple(missing or ()), first, last, date_format, decimal)
+    wish = reading.Wish(
+        inputs, outputs, ",".join(exclude or ()), groups, tuple(missing or ()), first, last, date_format, decimal
+    )
     flags = {"seed": seed, "latent_dim": latent_dim, "transform": transform}
     if stays:
         make = functools.partial(_estimator, model, config=config, flags=flags, settings=settings or [])
         with progress.json_lines(log_json) as log:
-            ondisk.Fit(ondisk.Source(data, wish), out, make, quiet).run(log)
+            ondisk.Fit(ondisk.Source(data, wish), out, make, told, quiet).run(log)
         return _end(out, data, report, quiet, is_sampled=True)
     table = reading.read(data, wish)
     estimator, given_names = _estimator(model, table, config, flags, settings or [])
@@ -108,9 +114,9 @@ def fit(
     with progress.json_lines(log_json) as log:
         if not evaluate_only:
             with scores.wished(hidden, out):
-                runs.begin(table.columns, given_names, out)
+                runs.begin(table.columns, runs.Given(given_names, told), out)
                 runs.sample(estimator, given, out, quiet, log, course)
-                runs.keep_given(given_names, out)
+                runs.keep_given(runs.Given(given_names, told), out)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log, course)
     if evaluate_only:
@@ -121,8 +127,9 @@ def fit(
 
 def _end(out: Path, data: Path, report: bool, quiet: bool, is_sampled: bool) -> None:
     """The page, if it is wanted, and what to do next."""
-    if report:
-        findings.write_report(out)
+    page = findings.write_report(out) if report else None
+    if page is not None and not quiet:
+        terminal.say(f"Written: {page}.")
     if not quiet:
         terminal.say(_next(out, data, with_report=is_sampled and not report))
     print(out)
@@ -131,6 +138,21 @@ def _end(out: Path, data: Path, report: bool, quiet: bool, is_sampled: bool) -> 
 def _next(out: Path, data: Path, with_report: bool) -> str:
     run, table = (shlex.quote(str(path)) for path in (out, data))
     return f"Next: {f'gpbae report {run}, or ' if with_report else ''}gpbae impute {run} {table} -o filled.csv."
+
+
+def _model(typed: Model | None, config: Path | None) -> Model:
+    """What was typed, else that of the file, where it is a run's."""
+    from gpbae.cli import arguments
+
+    name = None if config is None else arguments.model_named(config)
+    named = Model[name] if name in Model.__members__ else None
+    if typed is not None and named is not None and typed != named:
+        raise typer.BadParameter(
+            f"must be the model of {config}, {named.value}; got {typed.value}. Leave --model out, or write the "
+            "arguments that you want to keep into a file of their own.",
+            param_hint="--model",
+        )
+    return typed or named or Model.SGPBAE
 
 
 def _check_inputs(model: Model, inputs: str) -> None:
@@ -164,10 +186,10 @@ def _estimator(
     arguments that were said or typed."""
     from gpbae.cli import arguments, roles
 
-    typed = {name: value for name, value in flags.items() if value is not None}
-    if "transform" in typed:
-        typed["transform"] = roles.words_by_name(typed["transform"], "--transform")
-    given = arguments.read(config) | typed | arguments.pairs(settings)
+    said = {name: value for name, value in flags.items() if value is not None}
+    if "transform" in said:
+        said["transform"] = roles.words_by_name(said["transform"], "--transform")
+    given = arguments.read(config) | said | arguments.pairs(settings)
     return arguments.estimator(model.name, arguments.suited(model.name, table.y) | given), sorted(given)
 
 

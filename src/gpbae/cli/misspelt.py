@@ -7,6 +7,8 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from gpbae.cli import typed
+
 ALIKE = 0.75
 """Of 1, for words that are the same."""
 ELSEWHERE = {"draws": "num_samples", "iterations": "num_samples", "burn_in": "num_warmup", "burnin": "num_warmup",
@@ -15,10 +17,11 @@ ELSEWHERE = {"draws": "num_samples", "iterations": "num_samples", "burn_in": "nu
 
 
 class WithArguments(TyperCommand):
-    """A command that says, of an option it does not have, what to write instead."""
+    """A command that says, of an option it does not have, what to write instead, and remembers how it was typed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given = list(args)
+        typed.latest.set(typed.command(given))
         try:
             return super().parse_args(ctx, args)
         except Exception as problem:

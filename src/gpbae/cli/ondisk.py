@@ -71,6 +71,7 @@ class Fit(NamedTuple):
     source: Source
     out: Path
     make: Callable[[Any], tuple[Any, list[str]]]
+    command: str
     quiet: bool = False
 
     def run(self, log: Callable[[dict], None]) -> None:
@@ -78,7 +79,7 @@ class Fit(NamedTuple):
         runfolder.make(self.out)
         opened, is_new = self._opened(log)
         x, y, groups = opened
-        estimator, given = self._made(_some(y, groups, 0))  # the same arguments whatever the seed
+        estimator, given = self._made(_some(y, groups))
         seen = tables.observations(_some(y, groups))
         transform = transform_of_all(estimator, seen, y)
         if not is_new:
@@ -87,9 +88,10 @@ class Fit(NamedTuple):
         for sentence in (*before, *notices.of_latents(estimator, given)):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
-        runs.begin(self._columns(), given, self.out)
+        told = runs.Given(given, self.command)
+        runs.begin(self._columns(), told, self.out)
         runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
-        runs.keep_given(given, self.out)
+        runs.keep_given(told, self.out)
 
     def _opened(self, log: Callable[[dict], None]) -> tuple[Any, bool]:
         """The copy of this very file, and whether it had to be made."""

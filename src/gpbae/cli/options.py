@@ -56,7 +56,10 @@ Outputs = Annotated[
         rich_help_panel=TABLE,
     ),
 ]
-Exclude = Annotated[str, typer.Option(help="Columns to leave out of the outputs.", rich_help_panel=TABLE)]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(help="Columns to leave out of the outputs; may be repeated.", rich_help_panel=TABLE),
+]
 Groups = Annotated[str | None, typer.Option(help="Column of labels of independent series.", rich_help_panel=TABLE)]
 Missing = Annotated[
     list[str] | None,
@@ -97,14 +100,19 @@ LatentDim = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        help="TOML file of arguments, as num_inducing = 64.", exists=True, dir_okay=False, rich_help_panel=MODEL
+        help="TOML file of arguments, as num_inducing = 64; the config.toml of a run has all of its model.",
+        exists=True,
+        dir_okay=False,
+        rich_help_panel=MODEL,
     ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="One argument of the model, as num_chains=2; may be repeated.", rich_help_panel=MODEL),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the chains; 0 if not said.", rich_help_panel=MODEL)]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of all that is random; 0 if not said.", rich_help_panel=MODEL)
+]
 
 # Several processes.
 

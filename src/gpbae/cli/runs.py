@@ -6,16 +6,24 @@ import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
-from gpbae.cli import terminal
+from gpbae.cli import terminal, typed
 from gpbae.errors import InputError, Interrupted
 
 
-def begin(columns: Any, given: Sequence[str], run: Path) -> None:
-    """Keep how the table was read and which arguments were given, unless a fit has been here."""
+class Given(NamedTuple):
+    """What a fit was told: the names of the arguments that were said or typed (what else a model was fitted with was
+    chosen by the table), and the whole command."""
+
+    names: list[str]
+    command: str | None = None
+
+
+def begin(columns: Any, given: Given, run: Path) -> None:
+    """Keep how the table was read and what the fit was told, unless a fit has been here."""
     from gpbae.saving import runfolder, storage
 
     if not runfolder.has_table(run):
@@ -24,17 +32,18 @@ def begin(columns: Any, given: Sequence[str], run: Path) -> None:
         keep_given(given, run)
 
 
-def keep_given(given: Sequence[str], run: Path) -> None:
-    """Keep the names of the arguments that were said or typed, unless they are known: what else a model was fitted with
-    was chosen by the table.  Runs of earlier releases, and those that lost the file, get it by a repeated fit."""
+def keep_given(given: Given, run: Path) -> None:
+    """Keep what the fit was told, unless that is known.  Runs of earlier releases, and those that lost the file, get it
+    by a repeated fit."""
     from gpbae.saving import runfolder, storage
 
     if not (run / runfolder.GIVEN).exists():
-        storage.write(run / runfolder.GIVEN, (json.dumps(list(given)) + "\n").encode())
+        content = {"command": given.command, "arguments": given.names}
+        storage.write(run / runfolder.GIVEN, (json.dumps(content) + "\n").encode())
 
 
-def given(run: Path) -> list[str]:
-    """The names of the arguments that were given to the fit of a run."""
+def given(run: Path) -> Given:
+    """What the fit of a run was told; earlier releases kept names only."""
     from gpbae.saving import runfolder
 
     content, file = runfolder.given(run), run / runfolder.GIVEN
@@ -45,11 +54,21 @@ def given(run: Path) -> list[str]:
             "runs, evaluate with a fit: gpbae fit … --evaluate --out NEW."
         )
     try:
-        return [str(name) for name in json.loads(content)]
-    except (ValueError, TypeError, RecursionError) as error:
+        found = json.loads(content)
+        told = found if isinstance(found, dict) else {"arguments": found}
+        return Given([str(name) for name in told["arguments"]], told.get("command"))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(
             f"{file} is damaged; delete it and repeat the `gpbae fit` command, which writes it."
         ) from error
+
+
+def command(run: Path) -> str | None:
+    """The command that fitted a run, but for what is of that run only; None where nobody knows."""
+    with contextlib.suppress(InputError, ValueError):
+        told = given(run).command
+        return None if told is None else typed.shared(told)
+    return None
 
 
 @contextlib.contextmanager
@@ -97,6 +116,7 @@ def sample(
     course: Any = None,
 ) -> None:  # fmt: skip
     """Fit x, y and groups in a folder, telling the news and, at the end, what to be careful about."""
+    from gpbae.answering import advice
     from gpbae.cli import notices
     from gpbae.processes import progress
     from gpbae.saving import runfolder
@@ -115,7 +135,8 @@ def sample(
         for sentence in notices.of_latents(fitted, ()) if fitted.latent_dim is None and not quiet else ():
             terminal.say(sentence)
         dates = {} if runfolder.columns(run) is None else columns(run).dates
-        terminal.warn(fitted.diagnostics(dates).attrs["warnings"])
+        told = command(run)
+        terminal.warn([advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]])
 
 
 def load(run: Path) -> tuple[Any, Any]:

@@ -8,12 +8,23 @@
     traces          scalars along the chains
     maps            latents over two inputs
     images          observed, filled in, and how sure, for image-valued rows
+    generated       images at inputs between the rows
 
 Each takes a fitted model and returns a figure of its own; pyplot is never touched.  The rest are functions of numbers.
 """
 
 from gpbae.plots.canvas import BLACK, BLUE, COLOURS, GREEN, GREY, ORANGE, PURPLE, STYLE, VERMILION, canvas
-from gpbae.plots.models import calibration, hyperparameters, images, imputation, latents, maps, missingness, traces
+from gpbae.plots.models import (
+    calibration,
+    generated,
+    hyperparameters,
+    images,
+    imputation,
+    latents,
+    maps,
+    missingness,
+    traces,
+)
 from gpbae.plots.paths import trajectories
 from gpbae.plots.scalars import density, log_joint, smooth_density, temperatures
 
@@ -30,6 +41,7 @@ __all__ = [
     "calibration",
     "canvas",
     "density",
+    "generated",
     "hyperparameters",
     "images",
     "imputation",

@@ -176,13 +176,30 @@ def images(model: Any, dates: Mapping[str, Any] | None = None) -> "Figure":
     view = Overview(model, dates=dates or {})
     if not view.is_image:
         raise InputError(f"images needs rows of shape (height, width); this model has rows of shape {view.shape}.")
-    found = view.images
+    return _grid(view, view.images)
+
+
+def generated(model: Any, dates: Mapping[str, Any] | None = None) -> "Figure":
+    """Images at inputs between the rows: one draw, the predictive mean, and its standard deviation."""
+    view = Overview(model, dates=dates or {})
+    if not view.is_image or not view.quantities:
+        raise InputError(
+            "generated needs a model with inputs and rows of shape (height, width); got "
+            f"{type(model).__name__} with rows of shape {view.shape}."
+        )
+    return _grid(view, view.generated)
+
+
+def _grid(view: Overview, found: Mapping[str, np.ndarray]) -> "Figure":
+    """A column for every place, a row for everything found there; all but the last share one scale of colours."""
+    *pictures, _ = names = [name for name in found if name != "along"]
     num = len(found["along"])
-    figure, axes = canvas(3, num, (1.9 * num + 0.8, 5.6))
-    both = np.concatenate([found["observed"].ravel(), found["mean"].ravel()])
+    figure, axes = canvas(len(names), num, (1.9 * num + 0.8, 5.6))
+    axes = np.reshape(axes, (len(names), num))
+    both = np.concatenate([found[name].ravel() for name in pictures])
     span = {"vmin": np.nanmin(both), "vmax": np.nanmax(both), "cmap": "viridis"}
-    for row, (name, looks) in enumerate({"observed": span, "mean": span, "sd": {"cmap": "magma", "vmin": 0}}.items()):
-        looks = looks | ({"vmax": found["sd"].max()} if name == "sd" else {})
+    for row, name in enumerate(names):
+        looks = span if name in pictures else {"cmap": "magma", "vmin": 0, "vmax": found[name].max()}
         for i in range(num):
             shown = axes[row, i].imshow(_flat(found[name][i]), **looks)
             axes[row, i].set(xticks=[], yticks=[], facecolor="#e5e7eb")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from gpbae.answering import advice
 from gpbae.overview import coverages
 from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
@@ -30,8 +31,9 @@ OUTPUTS = (
 
 def lights(subject: Subject) -> Section:
     checks = trust.checks(subject.model, subject.diagnostics, subject.evaluation)
-    command = trust.command(checks)
-    words = "To do all that is advised here at once, in a new folder NEW (… stands for what was typed before):"
+    command = advice.spelled_out(trust.command(checks), subject.typed)
+    dots = " (… stands for what was typed before)" if advice.BEGINNING in command else ""
+    words = f"To do all that is advised here at once, in a new folder NEW{dots}:"
     return Section("Is it to be trusted?", [words] if command else [], checks=checks, command=command)
 
 
@@ -119,7 +121,7 @@ def traces(subject: Subject) -> Section:
     if view.scalars:
         caption = "Draws, one line per chain: lines that mingle without trend have mixed."
         shown.append(Chart("traces", charts.traces(view.scalars), caption, wide=True))
-    notes = subject.diagnostics.attrs["warnings"]
+    notes = [advice.spelled_out(words, subject.typed) for words in subject.diagnostics.attrs["warnings"]]
     return Section("Traces and diagnostics", texts, [_scalars_table(subject)], notes, charts=shown)
 
 

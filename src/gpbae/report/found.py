@@ -1,6 +1,7 @@
 """Sections on what a model found: gaps filled, latents, maps, images, hyper-parameters."""
 
 import io
+from typing import Any
 
 import numpy as np
 
@@ -97,15 +98,31 @@ def maps(subject: Subject) -> Section:
 
 
 def images(subject: Subject) -> Section:
+    pictures = [
+        Picture(
+            _png(plots.images(subject.model, subject.view.dates)),
+            "Some rows as images: observed, predictive mean, predictive standard deviation",
+            "Above: observed, missing pixels in grey. Middle: the mean. Below: its standard deviation, noise included.",
+            WIDE,
+        )
+    ]
+    if is_generated := len(subject.view.between[0]) > 0:
+        pictures.append(
+            Picture(
+                _png(plots.generated(subject.model, subject.view.dates)),
+                "Images at inputs between the rows: one draw, predictive mean, predictive standard deviation",
+                "Halfway between rows, where no pixel was seen. Above: one draw, noise included. Middle: the mean. "
+                "Below: its standard deviation.",
+                WIDE,
+            )
+        )
+    return Section(f"Images, filled{' and generated' * is_generated}", pictures=pictures)
+
+
+def _png(figure: Any) -> bytes:
     file = io.BytesIO()
-    plots.images(subject.model, subject.view.dates).savefig(file, format="png")
-    picture = Picture(
-        file.getvalue(),
-        "Some rows as images: observed, predictive mean, predictive standard deviation",
-        "Above: observed, missing pixels in grey. Middle: the mean. Below: its standard deviation, noise included.",
-        WIDE,
-    )
-    return Section("Images, filled and generated", pictures=[picture])
+    figure.savefig(file, format="png")
+    return file.getvalue()
 
 
 def hyperparameters(subject: Subject) -> Section:

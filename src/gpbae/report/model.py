@@ -32,11 +32,12 @@ class Part:
 
 
 def model_page(
-    model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = (), unfinished: str = ""
-) -> str:
+    model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = (), unfinished: str = "",
+    typed: str | None = None,
+) -> str:  # fmt: skip
     """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json),
-    `unfinished` says how to go on with one that was stopped."""
-    subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished)
+    `unfinished` says how to go on with one that was stopped, `typed` is the command that fitted it."""
+    subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished, typed)
     name, table = type(model).__name__, getattr(columns, "table", "")
     title = f"{name}, fitted to {table}" if table else f"{name}: a fitted model"
     return html(title, _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])
@@ -100,6 +101,7 @@ def _settings(subject: Subject) -> Section:
     if columns is not None:
         rows = [("inputs", ", ".join(columns.inputs)), ("outputs", ", ".join(columns.outputs)),
                 ("groups", columns.groups or "none"), *rows]  # fmt: skip
+    rows = rows if subject.typed is None else [("command", subject.typed), *rows]
     rows.append(("step size found", cell(float(np.mean(model.step_size_)))))
     versions = [("gpbae", __version__), ("python", platform.python_version())]
     versions += [(name, importlib.metadata.version(name)) for name in PACKAGES]

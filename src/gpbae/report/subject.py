@@ -22,6 +22,8 @@ class Subject:
     columns: Any = None
     evaluation: Sequence[Mapping[str, Any]] = ()
     unfinished: str = ""
+    typed: str | None = None
+    """The command that fitted it, if one did."""
 
     @property
     def model(self) -> Any:

@@ -251,3 +251,13 @@ def check_count(name: str, value: Any, least: int, or_none: bool = False) -> Non
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         either = " or None" if or_none else ""
         raise InputError(f"{name} must be a whole number of at least {least}{either}; got {value!r}.")
+
+
+def check_positive(name: str, value: Any) -> None:
+    if not is_number(value) or not 0 < value < math.inf:
+        raise InputError(f"{name} must be a number above 0; got {value!r}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {value!r}.")
