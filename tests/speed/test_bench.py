@@ -97,7 +97,7 @@ ROWS = {
     "encoder": [made_up("ball, encoder", **STEP)],
     "chains": [made_up("jura, chains", over_one=2.25)],
     "start": [made_up("import gpbae", start_seconds=1.5), made_up("gpbae fit, second", first_sweep_seconds=1.9)],
-    "growth": [made_up("growth in N, rows on disk", n=n, step_cpu_ms=1.0, megabytes=1.0) for n in (1.0, 10.0)]
+    "growth": [made_up("growth in N, rows on disk", n=n, step_cpu_ms=1.0, megabytes=1.0) for n in (1, 10)]
     + [made_up("slopes in N, rows on disk", time_around_middle=0.05, memory_around_middle=0.2)],
 }
 

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 MODEL = "SGP-BAE"
 
 
-def as_row(experiment: str, metrics: Mapping[str, float], seconds: float) -> Row:
+def as_row(experiment: str, metrics: Mapping[str, float | int], seconds: float) -> Row:
     own = {name: float(value) for name, value in metrics.items()}
     return {"experiment": experiment, "model": MODEL, "seed": 0, "metrics": own, "seconds": seconds}
 
