@@ -1,10 +1,13 @@
-"""Time a sampler step on three shapes:  python benchmarks/steps.py [folder for results.json]"""
+"""Time a sampler step and an encoder step on three shapes, as `gpbae bench --only steps,encoder,chains` does.
+
+python benchmarks/steps.py [folder for results.json, pictures and page]
+"""
 
 import sys
 from pathlib import Path
 
-from gpbae.speed import bench
+from gpbae.speed import bench, tables
 
 if __name__ == "__main__":
-    rows = bench.run(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
-    print(bench.markdown(rows))
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    bench.run(("steps", "encoder", "chains"), out=out, show=lambda table: print(tables.markdown(table), end="\n\n"))

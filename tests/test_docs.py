@@ -1,5 +1,7 @@
 """What is printed in the documentation runs: every block of Python, and every example, with tiny chains."""
 
+import ast
+import pkgutil
 import re
 import runpy
 import sys
@@ -13,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TINY = dict(num_chains=1, num_warmup=2, num_samples=4, thinning=1, sampler_steps=2, encoder_steps=1, num_map_steps=2,
             progress=False)  # fmt: skip
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+EVERY_PAGE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FULL_NAME = re.compile(r"\b(gpbae(?:\.[A-Za-z_]\w*)+)(?![\w./-])")
 BLOCK = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 INCLUDED = re.compile(r'^--8<-- "(.*)"$', flags=re.MULTILINE)
 
@@ -31,6 +35,24 @@ def test_blocks_of_a_page_run_from_top_to_bottom(page):
     for code in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not INCLUDED.search(code):  # an example, which has its own test
             exec(compile(code, str(page), "exec"), names)
+
+
+def imports_in(code):
+    """The import lines of a block, which may hold names that only a reader has."""
+    return ast.unparse([node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)])
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
+def test_what_a_page_imports_is_there(page):
+    for code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        exec(imports_in(code) if not INCLUDED.search(code) else "", {})
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
+def test_what_a_page_names_in_full_is_there(page):
+    """Such as gpbae.processes.distributed, after the imports that it takes."""
+    for name in FULL_NAME.findall(page.read_text(encoding="utf-8")):
+        pkgutil.resolve_name(name)
 
 
 @pytest.mark.parametrize("name", ["table", "groups", "own_network"])

@@ -136,15 +136,23 @@ def test_verify_fails_when_a_check_fails(passed, code, tmp_path, monkeypatch, ca
     assert ("1 of 2 checks failed (check 1)" in said.err) == bool(code)
 
 
-def test_bench_shows_its_rows(tmp_path, monkeypatch, capsys):
+def test_bench_shows_and_writes_the_sections_that_were_asked_for(tmp_path, monkeypatch, capsys):
+    import dataclasses
+
     from gpbae.speed import bench
 
-    rows = [
-        {"experiment": "step", "model": "SGP-BAE", "seed": 0, "metrics": {"ms": 1.25, "ratio": 2.0}, "seconds": 3.0}
-    ]
-    monkeypatch.setattr(bench, "run", lambda out: rows)
-    assert run("bench", "--out", tmp_path, "--no-growth") == 0
-    assert "1.25" in capsys.readouterr().out
+    row = {"experiment": "jura, chains", "model": "SGP-BAE", "seed": 0, "metrics": {"over_one": 2.06}, "seconds": 3.0}
+    for name, section in bench.SECTIONS.items():
+        rows = [row] if name == "chains" else []
+        monkeypatch.setitem(
+            bench.SECTIONS, name, dataclasses.replace(section, measure=lambda quick, say, rows=rows: rows, drawing=None)
+        )
+    assert run("bench", "--out", tmp_path, "--only", "chains,growth", "--no-growth") == 0
+    said = capsys.readouterr()
+    assert "2.06" in said.out and "yes" in said.out and "Chains …" in said.err and "Growth" not in said.err
+    assert (tmp_path / "report.html").is_file()
+    assert run("bench", "--out", tmp_path, "--only", "chains,speed") == 2
+    assert "got speed" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_demo_that_is_stopped_says_so(tmp_path, monkeypatch, capsys):

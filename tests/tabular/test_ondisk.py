@@ -35,6 +35,37 @@ def files(tmp_path_factory):
     return here
 
 
+def hdf5(path, array):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file["cells"] = array
+    return h5py.File(path)["cells"]
+
+
+def zarr(path, array):
+    made = pytest.importorskip("zarr").create_array(path, shape=array.shape, chunks=(100, 1), dtype=array.dtype)
+    made[:] = array
+    return made
+
+
+@pytest.fixture(params=[hdf5, zarr])
+def stored(request, tmp_path):
+    """Inputs and cells in a format that `OnDisk` is given as an array."""
+    return OnDisk(request.param(tmp_path / "x", X)), OnDisk(request.param(tmp_path / "y", Y))
+
+
+def test_rows_of_other_formats_are_those_of_the_npy_file(stored, files):
+    numbers = np.random.default_rng(1).integers(0, N, (3, 50))
+    for found, name in zip(stored, "xy", strict=True):
+        expected = OnDisk(files / f"{name}.npy")
+        np.testing.assert_array_equal(found.rows(numbers), expected.rows(numbers))
+        np.testing.assert_array_equal(np.concatenate(list(found.blocks())), np.concatenate(list(expected.blocks())))
+
+
+def test_a_fit_from_other_formats_has_the_draws_of_the_npy_file(stored, model):
+    jax.tree.map(np.testing.assert_array_equal, tiny().fit(*stored).draws_, model.draws_)
+
+
 def test_rows_are_those_of_the_file_in_any_order(files):
     on_disk = OnDisk(files / "y.npy")
     numbers = np.array([[5, 3, 3], [899, 0, 5]])

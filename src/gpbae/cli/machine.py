@@ -1,12 +1,15 @@
 """`gpbae verify` and `gpbae bench`: is the theory kept on this machine, and how fast is it?"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpbae.cli import options, terminal
 from gpbae.errors import GpbaeError
+
+if TYPE_CHECKING:
+    from gpbae import report
 
 app = typer.Typer()
 
@@ -36,29 +39,49 @@ def verify(
         )
 
 
-@app.command(epilog="Example: gpbae bench --out bench")
+@app.command(epilog="Example: gpbae bench --only steps,chains --out bench")
 def bench(
     out: options.Out = Path("gpbae-bench"),
+    only: Annotated[
+        str | None,
+        typer.Option(help="Sections, separated by commas: steps, encoder, chains, start, rows, disk, growth. All of "
+                     "them, if not said."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes and fewer repetitions.")] = False,
     with_growth: Annotated[
         bool, typer.Option("--growth/--no-growth", help="Also how time and memory grow with each size (some minutes).")
     ] = True,
-) -> None:
-    """Measure speed on this machine: milliseconds per sampler step, and as a ratio to bare matrix products; then how
-    step time and memory grow with rows, inducing inputs, latents, cells, batch, chains and groups."""
+) -> None:  # fmt: skip
+    """Measure speed on this machine, against what was wanted: sampler and encoder steps beside their bare matrix
+    products, chains, starting, answers to many rows, tables on disk, and growth with every size.
+
+    Writes results.json, the tables (tables.md), pictures and report.html."""
     from gpbae.processes import devices
     from gpbae.saving import storage
     from gpbae.speed import bench as speed
-    from gpbae.speed import growth
+    from gpbae.speed import tables
 
+    names = _sections(only, list(speed.SECTIONS), with_growth)
     devices.use_cores()
     storage.make_folder(out)
-    terminal.say("Measuring …")
-    rows = speed.run(out)
-    names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-    cells = [(r["experiment"], r["model"], *(r["metrics"].get(n, "") for n in names), r["seconds"]) for r in rows]
-    terminal.show("Speed", ("experiment", "model", *names, "seconds"), cells, left=2)
-    if with_growth:
-        grown = growth.run(listener=terminal.say)
-        speed.write(rows + grown, out)
-        growth.figure(grown).savefig(out / "growth.png")
-        print(growth.markdown(grown))
+    found = speed.run(names, quick, out, terminal.say, _shown)
+    wanted = tables.summary([row for rows in found.values() for row in rows])
+    if wanted.rows:
+        _shown(wanted)
+    terminal.say(f"Written to {out}: open {out / 'report.html'} in a browser.")
+
+
+def _sections(only: str | None, known: list[str], with_growth: bool) -> list[str]:
+    """What was asked for, in the order in which it is measured."""
+    asked = known if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    unknown = [name for name in asked if name not in known]
+    if unknown or not asked:
+        raise typer.BadParameter(
+            f"expected some of {', '.join(known)}, separated by commas; got {', '.join(unknown) or 'none'}.",
+            param_hint="--only",
+        )
+    return [name for name in known if name in asked and (with_growth or name != "growth")]
+
+
+def _shown(table: "report.Table") -> None:
+    terminal.show(table.caption, table.header, table.rows)

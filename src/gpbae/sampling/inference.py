@@ -226,7 +226,7 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     if plan.refresh:
         chain, report = _between_sweeps(model, plan, table, settings, adapting, chain, report, key_values)
     if plan.amortised:
-        chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
+        chain, loss = train_encoder(model, plan, table, static, chain, selection, key_encoder)
         report = report._replace(encoder_loss=loss)
     return chain, report
 
@@ -256,11 +256,11 @@ def _with_moves(report: Report, info: hmc.Info, temperature: Array, plan: Plan) 
     return report._replace(acceptance=jnp.mean(info.acceptance), kinetic_temperature=kinetic)
 
 
-def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
+def train_encoder(model, plan, table, static, chain, selection, key) -> tuple[Chain, Array]:
     """J Adam steps towards the sampled latents, on random rows of what is at hand."""
     if plan.encoder_steps == 0:
         return chain, jnp.zeros(())
-    batch, z = _encoder_targets(model, plan, table, chain.sampler, selection)
+    batch, z = encoder_targets(model, plan, table, chain.sampler, selection)
     batch = model.presented(batch)
     num_rows, seed_size = min(ENCODER_ROWS, z.shape[0]), eqx.combine(chain.encoder, static).seed_size
     key_rows, key_seeds = jax.random.split(key)
@@ -281,7 +281,7 @@ def _train_encoder(model, plan, table, static, chain, selection, key) -> tuple[C
     return chain._replace(encoder=weights, optimiser=opt_state), jnp.mean(losses)
 
 
-def _encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float[Array, "B C"]]:
+def encoder_targets(model, plan, table, state, selection) -> tuple[Batch, Float[Array, "B C"]]:
     part = take(state, selection, plan)
     batch = plan.batching.batch(table, selection)
     return batch, model.prior.law(part.position.shared["prior"], batch).latents(part.position.local)
@@ -333,5 +333,5 @@ def _distil(model, plan, table, static, chain: Chain, report: Report) -> tuple[C
     """Persistent latents do not need the encoder, so it learns once per block, for rows never seen."""
     key_rows, key_encoder = jax.random.split(jax.random.fold_in(chain.key, chain.sweep + 2**27))
     selection = plan.batching.select(key_rows, table)
-    chain, loss = _train_encoder(model, plan, table, static, chain, selection, key_encoder)
+    chain, loss = train_encoder(model, plan, table, static, chain, selection, key_encoder)
     return chain, report._replace(encoder_loss=loss)

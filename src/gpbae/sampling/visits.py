@@ -77,7 +77,7 @@ def _sweep(model, plan: Plan, group_rows, static, settings, adapting, carry, vis
     told = jax.tree.map(lambda a: jnp.mean(a, axis=(0, 1)), (terms, *info))
     chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
     last = Table(*(rows[-1] for rows in visits[0]), group_rows)
-    chain, loss = inference._train_encoder(model, plan, last, static, chain, selection, key_encoder)
+    chain, loss = inference.train_encoder(model, plan, last, static, chain, selection, key_encoder)
     return (chain, latents), Report(*told, jnp.asarray(jnp.nan), loss)
 
 

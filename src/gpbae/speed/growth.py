@@ -5,13 +5,9 @@ scratch), and for tables on disk what the process holds besides mapped files.
 """
 
 import dataclasses
-import multiprocessing
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +18,9 @@ from gpbae.likelihoods import Gaussian
 from gpbae.networks import MLP
 from gpbae.sampling import inference, sghmc
 from gpbae.sampling.batches import Table
-from gpbae.speed import bench
-from gpbae.tabular.ondisk import OnDisk
+from gpbae.speed import disk
+from gpbae.speed.shapes import Row, as_row, by_turns
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-ROWS_AT_A_TIME = 50_000
 NUM_STEPS, NUM_SAMPLER_STEPS = 50, 10
 """In one program that is timed (a block of `fit` has hundreds); of a sweep from disk."""
 
@@ -68,7 +60,7 @@ def axes() -> tuple[Axis, ...]:
 
 
 def run(which: Iterable[Axis] | None = None, repeats: int = 5, listener: Callable[[str], None] = print
-        ) -> list[dict[str, Any]]:  # fmt: skip
+        ) -> list[Row]:  # fmt: skip
     """A row for every point of every axis, and one with the slopes of each."""
     rows = []
     for axis in axes() if which is None else which:
@@ -78,36 +70,41 @@ def run(which: Iterable[Axis] | None = None, repeats: int = 5, listener: Callabl
     return rows
 
 
-def _row(axis: Axis, value: int, repeats: int) -> dict[str, Any]:
+def _row(axis: Axis, value: int, repeats: int) -> Row:
     started = time.perf_counter()
     found = axis.measure(dataclasses.replace(Shape(), **{axis.field: value}), repeats)
     jax.clear_caches()
-    return _as_row(f"growth in {axis.name}", {"n": float(value), **found}, time.perf_counter() - started)
+    return as_row(f"growth in {axis.name}", {"n": float(value), **found}, time.perf_counter() - started)
 
 
-def _as_row(experiment: str, metrics: dict[str, float], seconds: float) -> dict[str, Any]:
-    return {"experiment": experiment, "model": "SGP-BAE", "seed": 0, "metrics": metrics, "seconds": seconds}
-
-
-def _slopes(axis: Axis, points: list[dict[str, Any]]) -> dict[str, Any]:
+def _slopes(axis: Axis, points: list[Row]) -> Row:
     """Of log time and log memory against log n: over all points, and between the last two."""
     n, step, memory = (np.log([p["metrics"][name] for p in points]) for name in ("n", "step_cpu_ms", "megabytes"))
     slope = lambda a, last: float(np.polyfit(n[-last:], a[-last:], 1)[0]) if len(n) > 1 else 0.0  # noqa: E731
     metrics = {"time_slope": slope(step, len(n)), "last_time_slope": slope(step, 2),
                "memory_slope": slope(memory, len(n)), "last_memory_slope": slope(memory, 2),
-               "time_spread": float(np.exp(step.max() - step.min()) - 1)}  # fmt: skip
-    return _as_row(f"slopes in {axis.name}", metrics, sum(p["seconds"] for p in points))
+               "time_around_middle": _around_middle(step), "memory_around_middle": _around_middle(memory)}  # fmt: skip
+    return as_row(f"slopes in {axis.name}", metrics, sum(p["seconds"] for p in points))
+
+
+def _around_middle(logs: np.ndarray) -> float:
+    """±0.1 where the largest is 10 % above the middle of largest and smallest, and the smallest 10 % below."""
+    return float(np.tanh((logs.max() - logs.min()) / 2))
 
 
 # Ways to measure.
 
 
-def _estimator(shape: Shape, **changes: Any) -> SGPBAE:
-    return SGPBAE(
-        latent_dim=shape.latents, num_inducing=shape.inducing, batch_size=shape.batch, decoder=MLP((32,)),
-        encoder="linear", likelihood=Gaussian(), num_chains=shape.chains, encoder_steps=0,
-        sampler_steps=NUM_SAMPLER_STEPS, progress=False, **changes,
-    )  # fmt: skip
+def _arguments(shape: Shape) -> dict[str, Any]:
+    return {
+        "latent_dim": shape.latents, "num_inducing": shape.inducing, "batch_size": shape.batch, "decoder": MLP((32,)),
+        "encoder": "linear", "likelihood": Gaussian(), "num_chains": shape.chains, "encoder_steps": 0,
+        "sampler_steps": NUM_SAMPLER_STEPS,
+    }  # fmt: skip
+
+
+def _estimator(shape: Shape) -> SGPBAE:
+    return SGPBAE(**_arguments(shape), latents="persistent", progress=False)
 
 
 def _table(shape: Shape, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +115,7 @@ def _table(shape: Shape, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def in_memory(shape: Shape, repeats: int) -> dict[str, float]:
     """A sampler step on random rows of a table in memory, which factorises K_SS."""
-    estimator = _estimator(shape, latents="persistent")
+    estimator = _estimator(shape)
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(*_table(shape, shape.rows), None)
     chains, _ = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
     return _timed(model, plan, table, chains, repeats)
@@ -130,7 +127,7 @@ def in_groups(shape: Shape, repeats: int) -> dict[str, float]:
     lengths = np.random.default_rng(1).integers(1, 10, shape.groups)
     lengths[0] = 9
     labels = np.repeat(np.arange(shape.groups), lengths)
-    estimator = _estimator(dataclasses.replace(shape, batch=9 * min(shape.groups, 10)), latents="persistent")
+    estimator = _estimator(dataclasses.replace(shape, batch=9 * min(shape.groups, 10)))
     x, y = _table(shape, len(labels))
     started = time.process_time()
     model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, labels)
@@ -163,96 +160,12 @@ def _timed(model, plan, table: Table, chains, repeats: int) -> dict[str, float]:
 
 
 def _times(timer: Callable, repeats: int) -> dict[str, float]:
-    times = np.array([bench.milliseconds(timer, NUM_STEPS) for _ in range(repeats + 1)])[1:]
-    wall, cpu = times.min(axis=0)
+    wall, cpu = by_turns([timer], NUM_STEPS, repeats)[:, 0].min(axis=0)
     return {"step_ms": float(wall), "step_cpu_ms": float(cpu)}
 
 
 def on_disk(shape: Shape, repeats: int) -> dict[str, float]:
-    """Whole sweeps of a fit from memory-mapped files: rows gathered, handed over, sampled, the encoder taught.
-
-    In a process of its own, which holds nothing of earlier points.
-    """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_on_disk_here, shape, repeats).result()
-
-
-def _on_disk_here(shape: Shape, repeats: int) -> dict[str, float]:
-    clock: list[tuple[float, float]] = []
-    held: list[float] = []
-
-    def listener(event: dict[str, Any]) -> None:
-        held.append(_held_megabytes())
-        if event["phase"] == "sampling":
-            clock.append((time.perf_counter(), time.process_time()))
-
-    estimator = _estimator(shape, num_warmup=20, num_samples=4 * repeats + 1, thinning=5, num_map_steps=5)
-    estimator.progress = listener
-    with tempfile.TemporaryDirectory() as folder:
-        estimator.fit(*_files(Path(folder), shape))
-    wall, cpu = 1e3 * np.diff(clock, axis=0).min(axis=0) / (5 * NUM_SAMPLER_STEPS)  # the least, as of all others
-    return {"step_ms": float(wall), "step_cpu_ms": float(cpu), "megabytes": max(held)}
-
-
-def _files(folder: Path, shape: Shape) -> Iterator[OnDisk]:
-    x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (shape.rows, 1))
-    y = np.lib.format.open_memmap(folder / "y.npy", "w+", np.float32, (shape.rows, shape.cells))
-    rng, columns = np.random.default_rng(0), np.arange(shape.cells, dtype=np.float32)
-    for start in range(0, shape.rows, ROWS_AT_A_TIME):
-        part = rng.uniform(0, 10, (min(ROWS_AT_A_TIME, shape.rows - start), 1)).astype(np.float32)
-        noise = 0.1 * rng.standard_normal((len(part), shape.cells), np.float32)
-        x[start : start + len(part)], y[start : start + len(part)] = part, np.sin(part + columns) + noise
-    x.flush()
-    y.flush()
-    return iter((OnDisk(folder / "x.npy"), OnDisk(folder / "y.npy")))
-
-
-def _held_megabytes() -> float:
-    """Memory of the process but for pages of mapped files, which the system takes back when it needs them; all of it
-    where the system does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
-    except (OSError, StopIteration):
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-# What it looks like.
-
-
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """A table for every axis, its slopes below it."""
-    lines = []
-    for row in rows:
-        m, (kind, name) = row["metrics"], row["experiment"].split(" in ", 1)
-        if kind == "slopes":
-            lines += [f"\n{name}: time ∝ n^{m['time_slope']:.2f} (last two n^{m['last_time_slope']:.2f}), memory ∝ "
-                      f"n^{m['memory_slope']:.2f} (last two n^{m['last_memory_slope']:.2f})."]  # fmt: skip
-            continue
-        if not lines or not lines[-1].startswith("|"):
-            lines += ["", f"| {name} | step, CPU ms | step, ms | MB |", "|---|---|---|---|"]
-        lines += [f"| {m['n']:.0f} | {m['step_cpu_ms']:.3f} | {m['step_ms']:.3f} | {m['megabytes']:.1f} |"]
-    return "\n".join(lines)
-
-
-def figure(rows: list[dict[str, Any]]) -> "Figure":
-    """Step time and memory against each axis, on logarithmic scales."""
-    from matplotlib.ticker import NullFormatter
-
-    from gpbae.plots.canvas import BLUE, VERMILION, canvas
-
-    names = list(dict.fromkeys(r["experiment"] for r in rows if r["experiment"].startswith("growth")))
-    drawn, places = canvas(2, -(-len(names) // 2), (3.0 * -(-len(names) // 2), 5.6))
-    for name, place in zip(names, places.ravel(), strict=False):
-        points = [r["metrics"] for r in rows if r["experiment"] == name]
-        for key, colour, label in (("step_cpu_ms", BLUE, "step, CPU ms"), ("megabytes", VERMILION, "MB")):
-            place.loglog([p["n"] for p in points], [p[key] for p in points], "o-", color=colour, label=label)
-        place.set(title=name.removeprefix("growth in "))
-        for scale in (place.xaxis, place.yaxis):
-            scale.set_minor_formatter(NullFormatter())  # within one decade they would overlap
-    places[0, 0].legend()
-    for place in places.ravel()[len(names) :]:
-        place.set_visible(False)
-    return drawn
+    """A sampler step as part of whole sweeps from disk."""
+    found = disk.sweeps(disk.Table(shape.rows, shape.cells), _arguments(shape), repeats)
+    wall, cpu = (found[name] / NUM_SAMPLER_STEPS for name in ("sweep_ms", "sweep_cpu_ms"))
+    return {"step_ms": wall, "step_cpu_ms": cpu, "megabytes": found["megabytes"]}
