@@ -69,7 +69,7 @@ def test_how_far_points_are_from_their_middle():
 def test_sweeps_and_answers_are_measured_in_processes_of_their_own():
     rows = disk.run((300,), 2, repeats=1, listener=lambda words: None)
     rows += questions.run((50,), ("predict",), num_draws=2, listener=lambda words: None)
-    assert is_sound(rows) and rows[0]["metrics"]["sweep_cpu_ms"] > 0 < rows[1]["metrics"]["rows_per_cpu_second"]
+    assert is_sound(rows) and rows[0]["metrics"]["sweep_cpu_ms"] > 0 < rows[-1]["metrics"]["rows_per_cpu_second"]
     assert all(row["metrics"]["peak_megabytes"] > 50 for row in rows)
     assert apart.peak_megabytes() >= apart.held_megabytes() > 50
 

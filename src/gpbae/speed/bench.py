@@ -128,8 +128,9 @@ SECTIONS = {
     ),
     "disk": Section(
         "Sweeps from disk",
-        "A fit from memory-mapped files, ten columns, 256 rows in a sweep, K = J = 10, one chain; reading and handing "
-        "over rows is part of it.",
+        "A fit from memory-mapped files, ten columns, 256 rows in a batch, K = J = 10, one chain; reading and handing "
+        "over rows is part of it. With latents born at every sweep a batch stays for the sweep; where they are kept "
+        "every step has another one, and rows that were never seen, nearly all of a long table, are born too.",
         _disk, lambda rows: [tables.table("Sweeps from disk", tables.DISK, rows)],
     ),
     "growth": Section(

@@ -15,6 +15,7 @@ from gpbae.tabular.ondisk import OnDisk
 
 ROWS_AT_A_TIME = 50_000
 THINNING = 5
+LATENTS = {"born": "amortised", "kept": "persistent"}
 LENGTHS = (1_000, 100_000, 10_000_000)
 MODEL = {"latent_dim": 2, "num_inducing": 16, "num_chains": 1, "sampler_steps": 10, "encoder_steps": 10,
          "batch_size": 256}  # fmt: skip
@@ -31,13 +32,14 @@ class Table(NamedTuple):
 def run(
     lengths: Sequence[int] = LENGTHS, columns: int = 10, repeats: int = 5, listener: Callable[[str], None] = print
 ) -> list[Row]:
-    """A row for every length of the table."""
+    """A row for every length of the table, with latents born at every sweep and with latents kept in a file."""
     rows = []
-    for length in lengths:
-        started = time.perf_counter()
-        found = sweeps(Table(length, columns, 0.1), MODEL, repeats)
-        rows.append(as_row("rows on disk", {"rows": length, **found}, time.perf_counter() - started))
-        listener(f"{length} rows on disk: {found['sweep_cpu_ms']:.2f} ms of processor time per sweep")
+    for words, latents in LATENTS.items():
+        for length in lengths:
+            started = time.perf_counter()
+            found = sweeps(Table(length, columns, 0.1), MODEL | {"latents": latents}, repeats)
+            rows.append(as_row(f"latents {words}", {"rows": length, **found}, time.perf_counter() - started))
+            listener(f"{length} rows on disk, latents {words}: {found['sweep_cpu_ms']:.2f} ms of CPU per sweep")
     return rows
 
 
