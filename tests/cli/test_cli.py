@@ -545,7 +545,9 @@ def test_what_was_given_is_kept_once(tmp_path):
     runs.keep_given(runs.Given(["seed"], "gpbae fit a.csv --seed 1 -o run"), tmp_path)
     runs.keep_given(runs.Given([], None), tmp_path)
     assert runs.given(tmp_path) == (["seed"], "gpbae fit a.csv --seed 1 -o run")
-    assert runs.command(tmp_path) == "gpbae fit a.csv --seed 1"
+    assert runs.command(tmp_path) == ("gpbae fit a.csv --seed 1", f"{tmp_path}-2")
+    tmp_path.with_name(f"{tmp_path.name}-2").mkdir()
+    assert runs.command(tmp_path).folder == f"{tmp_path}-3"
     (tmp_path / "given.json").write_text('["seed"]\n')  # of an earlier release
     assert runs.given(tmp_path) == (["seed"], None) and runs.command(tmp_path) is None
 
@@ -567,7 +569,11 @@ def test_a_command_is_kept_without_what_is_of_one_run_only():
     ]
     assert typed.shared(typed.command(given)) == "gpbae fit 'my data.csv' --inputs t --set x=-o --report"
     words = "Draws are few: gpbae fit … --set thinning=4 --out NEW"
-    assert advice.spelled_out(words, "gpbae fit a.csv") == "Draws are few: gpbae fit a.csv --set thinning=4 --out NEW"
+    told = advice.Typed("gpbae fit 'a b.csv' --set thinning=2 --transform a=log --set 'kernel=RBF() + RBF()'", "run-2")
+    found = advice.spelled_out(words, told)
+    kept = "gpbae fit 'a b.csv' --transform a=log --set 'kernel=RBF() + RBF()'"
+    assert found == f"Draws are few: {kept} --set thinning=4 --out run-2"
+    assert "a=log" not in advice.spelled_out("gpbae fit … --transform b=log --out NEW", told)
     assert advice.spelled_out(words, None) == words
 
 
@@ -679,7 +685,8 @@ def test_answers_below_zero_are_told_with_the_option_that_prevents_them(table, f
     count = int((below[["b", "b_lower"]] < 0).sum().sum())
     words = f"Note: {count} values or ends of intervals lie below 0, where no fitted value does: in b. If they cannot"
     said = capsys.readouterr().err
-    assert count and words in said and "gpbae fit … --transform a=log,b=log --out NEW" in said
+    assert count and words in said and f" --transform a=log,b=log --out {fitted}-2" in said
+    assert "--transform a=log " not in said and "5 draws are too few for 99% intervals" in said
     assert (below["a_lower"] > 0).all()
 
 
@@ -767,7 +774,8 @@ def test_diagnose_and_report_say_what_was_found(fitted, monkeypatch, capsys):
     assert said.startswith("Light: ") and said.rstrip().splitlines()[-1].startswith("Light: ")
     told = f"gpbae fit {fitted.parent / 'data.csv'} --inputs time --groups id --missing b=-200 "
     assert said.index(f"{told}--transform") < said.index("kinetic temperature")  # what to do before the numbers
-    assert "--evaluate cells --holdout 0.2 --set " in said and "gpbae fit …" not in said
+    assert f"--evaluate cells --holdout 0.2 --set num_chains=4 --set num_samples=40 --out {fitted}-2" in said
+    assert "gpbae fit …" not in said
     assert f"Fitted by: {told}" in said
     assert "output of a, row 0, group 000, time=2004-03-26 23:00 UTC" in said and "lengthscale (hours)" in said
     assert "kinetic temperature: 1 where the sampler moves as it should" in said and "R-hat: how much" in said

@@ -1,9 +1,11 @@
 """What to do about a fit that is not to be trusted yet: one remedy for each trouble, said alike wherever it is said."""
 
 import math
+import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 Settings = Mapping[str, Any]
@@ -11,6 +13,9 @@ TOGETHER = "All of this together: "
 SET = "--set "
 BEGINNING = "gpbae fit …"
 """Of a command; … stands for what was typed before."""
+COMMAND = re.compile(f"{BEGINNING} (.*?) --out NEW")
+ALONE = "--transform"
+"""An option that stands once."""
 SMALLEST_ESS = 50
 """Effective draws; fewer make intervals rough."""
 
@@ -129,9 +134,35 @@ def command(remedies: Iterable[Remedy]) -> str:
     return f"{BEGINNING} {' '.join(_options(remedies).values())} --out NEW"
 
 
-def spelled_out(sentence: str, typed: str | None) -> str:
-    """A sentence with what was typed in the place of the dots, where that is known."""
-    return sentence if typed is None else sentence.replace(BEGINNING, typed)
+class Typed(NamedTuple):
+    """The command that fitted a run, but for what is of that run only, and a folder that is not taken."""
+
+    command: str
+    folder: str
+
+
+def spelled_out(sentence: str, typed: Typed | None) -> str:
+    """A sentence with what was typed in the place of the dots, where that is known, but for what it changes."""
+    if typed is None:
+        return sentence
+
+    def whole(found: re.Match[str]) -> str:
+        options = shlex.split(found[1])
+        return f"{shlex.join([*_unchanged(shlex.split(typed.command), options), *options, '--out', typed.folder])}"
+
+    return COMMAND.sub(whole, sentence).replace(BEGINNING, typed.command)
+
+
+def _unchanged(words: Sequence[str], options: Sequence[str]) -> Iterator[str]:
+    """What was typed without the settings that are set again: the last word would count, but nobody would know."""
+    again = {value.partition("=")[0] for option, value in pairwise(options) if option == SET.strip()}
+    typed = iter(words)
+    for word in typed:
+        value = next(typed, "") if word in (SET.strip(), ALONE) else None
+        if value is None:
+            yield word
+        elif not (word == ALONE and ALONE in options) and value.partition("=")[0] not in again:
+            yield from (word, value)
 
 
 def _options(remedies: Iterable[Remedy]) -> dict[str, str]:

@@ -92,6 +92,7 @@ def _answer(
     where: Where, question: str, made: Callable[[reading.Table, Any], Any], interval: float | None = None
 ) -> None:
     """Ask the model of a run about a table, tell the news, write the answer; outputs are refused before the work."""
+    from gpbae.answering import advice
     from gpbae.cli import cautions, encodings, files
 
     files.check_output(where.output, where.force)
@@ -119,9 +120,10 @@ def _answer(
         _answer_at_once(model, question, where, columns, counted)
     if not where.quiet:
         below_zero = cautions.below_zero_in_words(below, never_negative, getattr(model, "transform", None))
-        for words in (cautions.in_words(strays, columns), below_zero, cautions.of_run(model, where.run)):
+        few = None if interval is None else cautions.few_draws(model, interval)
+        for words in (cautions.in_words(strays, columns), below_zero, few, cautions.of_run(model, where.run)):
             if words is not None:
-                terminal.say(f"Note: {words}")
+                terminal.say(f"Note: {advice.spelled_out(words, runs.command(where.run))}")
     print(where.output)
 
 

@@ -89,6 +89,16 @@ def never_negative(model: Any) -> dict[str, str]:
     return found
 
 
+def few_draws(model: Any, interval: float) -> str | None:
+    """Of n draws the outermost hold (n − 1)/(n + 1); None where that is enough."""
+    if not runs.is_sampled(model) or (number := model._now()["num_draws"]) >= (1 + interval) / (1 - interval):
+        return None
+    return (
+        f"{number} draws are too few for {interval:.0%} intervals: their ends are the outermost ones, which hold less, "
+        "and a filled value may lie beyond them. Fit with more, such as --set num_samples=100."
+    )
+
+
 def below_zero(names: Iterable[str], gaps: Any, shown: Any, lower: Any) -> Counter[str]:
     """How many answers are negative in these columns, only gaps having answers if any are given; and how many lower
     ends of intervals, which every cell has, where these were asked for."""

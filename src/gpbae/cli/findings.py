@@ -66,7 +66,7 @@ def diagnose(run: options.Run) -> None:
     if model.num_rows_on_disk_ is not None:
         print(f"Found at rows of the {len(model.table_.x)} that the model keeps, of {model.num_rows_on_disk_} on disk.")
     if told is not None:
-        print(f"Fitted by: {told} --out {shlex.quote(str(run))}")
+        print(f"Fitted by: {told.command} --out {shlex.quote(str(run))}")
     if light != trust.Light.GREEN:
         print(f"Light: {light}; what to do stands above the tables.")
 

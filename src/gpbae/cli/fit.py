@@ -120,6 +120,8 @@ def fit(
                 runs.keep_given(runs.Given(given_names, told), out)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log, course)
+    for sentence in notices.of_codes(table.y):
+        terminal.say(f"Warning: {sentence}")
     if evaluate_only:
         print(out)
     else:
@@ -138,7 +140,9 @@ def _end(out: Path, data: Path, report: bool, quiet: bool, is_sampled: bool) -> 
 
 def _next(out: Path, data: Path, with_report: bool) -> str:
     run, table = (shlex.quote(str(path)) for path in (out, data))
-    return f"Next: {f'gpbae report {run}, or ' if with_report else ''}gpbae impute {run} {table} -o filled.csv."
+    return (
+        f"Next: {f'gpbae report {run}, or ' if with_report else ''}gpbae impute {run} {table} -o filled{_suffix(data)}."
+    )
 
 
 def _model(typed: Model | None, config: Path | None) -> Model:
@@ -154,6 +158,10 @@ def _model(typed: Model | None, config: Path | None) -> Model:
             param_hint="--model",
         )
     return typed or named or Model.SGPBAE
+
+
+def _suffix(data: Path) -> str:
+    return data.suffix if data.suffix in (".parquet", ".npz") else ".csv"
 
 
 def _check_inputs(model: Model, inputs: str) -> None:

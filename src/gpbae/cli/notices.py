@@ -25,13 +25,19 @@ WITH_ZEROS = " (log1p, as it has zeros)"
 
 def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]:
     """One sentence each; none for a plain table.  Rows outside `y` may have made another transform of "auto"."""
-    from gpbae.tabular import tables
-
     if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, y)):
         yield words
     if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
         yield from _zeros(y[[name.removesuffix(WITH_ZEROS) for name in names if name.endswith(WITH_ZEROS)]])
+    yield from of_codes(y)
+
+
+def of_codes(y: Any) -> Iterator[str]:
+    """Numbers that look like gaps: a fit that takes them for measurements is not worth much, so they are told before
+    it and after."""
+    from gpbae.tabular import tables
+
     for name in () if tables.EVENT_SHAPE in y.attrs else y.columns:
         if (found := _code(y[name])) is not None:
             value, count = found

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import json
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -88,12 +89,20 @@ def given(run: Path) -> Given:
         ) from error
 
 
-def command(run: Path) -> str | None:
-    """The command that fitted a run, but for what is of that run only; None where nobody knows."""
+def command(run: Path) -> Any:
+    """What fitted a run, as `advice.Typed`; None where nobody knows."""
+    from gpbae.answering import advice
+
     with contextlib.suppress(InputError, ValueError):
         told = given(run).command
-        return None if told is None else typed.shared(told)
+        return None if told is None else advice.Typed(typed.shared(told), _free(run))
     return None
+
+
+def _free(run: Path) -> str:
+    """The name of a folder beside a run that nothing has yet."""
+    name = str(run).rstrip("/")
+    return next(found for number in itertools.count(2) if not Path(found := f"{name}-{number}").exists())
 
 
 @contextlib.contextmanager

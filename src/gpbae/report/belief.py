@@ -32,8 +32,8 @@ OUTPUTS = (
 def lights(subject: Subject) -> Section:
     checks = trust.checks(subject.model, subject.diagnostics, subject.evaluation)
     command = advice.spelled_out(trust.command(checks), subject.typed)
-    dots = " (… stands for what was typed before)" if advice.BEGINNING in command else ""
-    words = f"To do all that is advised here at once, in a new folder NEW{dots}:"
+    dots = " NEW (… stands for what was typed before)" if advice.BEGINNING in command else ""
+    words = f"To do all that is advised here at once, in a new folder{dots}:"
     return Section("Is it to be trusted?", [words] if command else [], checks=checks, command=command)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpbae import __version__
+from gpbae.answering.advice import Typed
 from gpbae.overview import Overview
 from gpbae.priors import SparsePrior
 from gpbae.report import belief, found
@@ -33,10 +34,10 @@ class Part:
 
 def model_page(
     model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = (), unfinished: str = "",
-    typed: str | None = None,
+    typed: Typed | None = None,
 ) -> str:  # fmt: skip
     """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json),
-    `unfinished` says how to go on with one that was stopped, `typed` is the command that fitted it."""
+    `unfinished` says how to go on with one that was stopped, `typed` what it was fitted by."""
     subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished, typed)
     name, table = type(model).__name__, getattr(columns, "table", "")
     title = f"{name}, fitted to {table}" if table else f"{name}: a fitted model"
@@ -103,7 +104,7 @@ def _settings(subject: Subject) -> Section:
         outputs = ", ".join(columns.outputs) if image is None else f"{image.name}, {image} pixels"
         rows = [("inputs", ", ".join(columns.inputs)), ("outputs", outputs),
                 ("groups", columns.groups or "none"), *rows]  # fmt: skip
-    rows = rows if subject.typed is None else [("command", subject.typed), *rows]
+    rows = rows if subject.typed is None else [("command", subject.typed.command), *rows]
     rows.append(("step size found", cell(float(np.mean(model.step_size_)))))
     versions = [("gpbae", __version__), ("python", platform.python_version())]
     versions += [(name, importlib.metadata.version(name)) for name in PACKAGES]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpbae.answering.advice import Typed
 from gpbae.overview import Overview
 from gpbae.scoring import scoreboard
 
@@ -22,8 +23,8 @@ class Subject:
     columns: Any = None
     evaluation: Sequence[Mapping[str, Any]] = ()
     unfinished: str = ""
-    typed: str | None = None
-    """The command that fitted it, if one did."""
+    typed: Typed | None = None
+    """What it was fitted by, if that was a command."""
 
     @property
     def model(self) -> Any:

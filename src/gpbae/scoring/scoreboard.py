@@ -214,8 +214,8 @@ def _by_column(rows: Rows, model: str) -> str:
     more = f" and {len(lost) - MOST_NAMES} more" if len(lost) > MOST_NAMES else ""
     places = ", ".join(lost[:MOST_NAMES]) + more
     return (
-        f"For hidden {rows[0]['experiment']} a simple way did as well or better in {places} (MAE, its against that of "
-        f"{model}; of labels the share wrong). {_instead(found, model)}".rstrip()
+        f"For hidden {rows[0]['experiment']} a simple way did better, or about as well, in {places} (MAE, its against "
+        f"that of {model}; of labels the share wrong). {_instead(found, model)}".rstrip()
     )
 
 

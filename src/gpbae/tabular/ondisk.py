@@ -57,7 +57,7 @@ class OnDisk:
 def check_parquet(path: Any) -> None:
     """Refuse a Parquet file where nothing can read or write it."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise InputError(f"{path} needs pyarrow: pip install 'gpbae[parquet]', or use a file of another kind.")
+        raise InputError(f"{path} needs pyarrow: pip install pyarrow, or use a file of another kind.")
 
 
 def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
