@@ -157,11 +157,11 @@ def test_what_a_kill_left_is_not_counted_against_the_room(source, tmp_path, monk
     out = tmp_path / "run"
     for name in (tablefolder.UNFINISHED, tablefolder.BEFORE):
         (out / name).mkdir(parents=True)
-        (out / name / "y.npy").write_bytes(bytes(50_000))
+        (out / name / "y.npy").write_bytes(bytes(200_000))
 
     def usage(path):
         taken = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-        return types.SimpleNamespace(free=100_000 - taken)
+        return types.SimpleNamespace(free=450_000 - taken)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
     fit(source, out)

@@ -28,7 +28,7 @@ from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
 from gpbae.likelihoods import Gaussian
 from gpbae.processes import watch
-from gpbae.sampling import health, run, sghmc
+from gpbae.sampling import health, keptlatents, run, sghmc
 from gpbae.sampling.inference import Chain, Refresh, Report
 from gpbae.saving import io, runfolder, settings, storage
 
@@ -487,7 +487,7 @@ def test_rows_on_disk_go_on_when_the_first_chain_has_died(monkeypatch):
     monkeypatch.setattr(run.streamed, "run_block", lambda *_: None)
     parts = dict.fromkeys(("model", "plan", "table", "static"))
     sampler = types.SimpleNamespace(feed=feed, chains=types.SimpleNamespace(sweep=jnp.array([4, 9])), **parts,
-                                    _settings=lambda: None)  # fmt: skip
+                                    latents=keptlatents.Latents(), _settings=lambda: None)  # fmt: skip
     run.Sampler._block(sampler, np.ones(3), False)
     assert asked == [(9, 3)]
 
