@@ -11,6 +11,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts what runs in the background so, and the commands that tests stop inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ["GPBAE_COMPILED"] = "off"  # commands that tests run keep nothing for the user's own
 os.environ["MPLBACKEND"] = "Agg"  # draw into memory, in subprocesses too: no test may need a display
 
 import jax

@@ -10,7 +10,7 @@ from scipy import stats
 from gpbae import gp, networks
 from gpbae.baselines import banded, latents, product
 from gpbae.baselines.latents import Evidence, Exact, FreeSparse, Independent, Sparse
-from gpbae.baselines.variational import VariationalAutoencoder
+from gpbae.baselines.variational import Condition, VariationalAutoencoder
 from gpbae.kernels import RBF, Cauchy, gram
 from gpbae.likelihoods import Gaussian
 from gpbae.sampling.batches import FullBatch, RowBatch, Table
@@ -289,24 +289,39 @@ def averages_to(values, wanted):
 
 
 def test_bound_told_the_inputs_is_the_conditional_log_marginal_less_the_gap():
-    """z ~ N(0, 1), y = w z + u x + noise, q(z) = N(a tanh y + b x, s²): ELBO = log p(y | x) − KL(q ‖ p(z | x, y))."""
+    """z ~ N(0, 1), y = w z + u x + noise, q(z) = N(a y + b x, s²): ELBO = log p(y | x) − KL(q ‖ p(z | x, y))."""
     table, (a, b, s, w, u) = small_table(), (0.6, -0.2, 0.5, 0.9, 0.4)
     single = lambda sizes: networks.Dense(jax.random.key(0), sizes, jnp.tanh)  # noqa: E731
     weight = lambda d: d.layers[0].weight  # noqa: E731
-    head = eqx.tree_at(weight, single((3, 2)), jnp.asarray([[a, 0, b], [0, 0, 0]], jnp.float32))
-    head = eqx.tree_at(lambda d: d.layers[0].bias, head, jnp.asarray([0, 2 * np.log(s)], jnp.float32))
+    said = eqx.tree_at(weight, single((4, 2)), jnp.asarray([[a, b, 0, 0], [0, 0, 0, 0]], jnp.float32))
+    said = eqx.tree_at(lambda d: d.layers[0].bias, said, jnp.asarray([0, 2 * np.log(s)], jnp.float32))
     decoder = eqx.tree_at(weight, single((2, 1)), jnp.asarray([[w, u]], jnp.float32))
-    model = VariationalAutoencoder(Passing(jnp.zeros(())), decoder, Gaussian(NOISE), Independent(), head,
-                                   jnp.ones(1))  # fmt: skip
+    condition, encoder = Condition(jnp.ones(1), (1,)), networks.DenseEncoder(said, 0)
+    model = VariationalAutoencoder(encoder, decoder, Gaussian(NOISE), Independent(), condition)
     found = eqx.filter_jit(jax.vmap(lambda k: model.bound(whole(table), True, k)))(
         jax.random.split(jax.random.key(1), 4000)
     )
     x, y = np.asarray(table.x)[:, 0], np.asarray(table.y)[:, 0]
     variance = NOISE**2 / (NOISE**2 + w**2)
-    mean, said = w * (y - u * x) / (NOISE**2 + w**2), a * np.tanh(y) + b * x
+    mean, said = w * (y - u * x) / (NOISE**2 + w**2), a * y + b * x
     gap = 0.5 * ((s**2 + (said - mean) ** 2) / variance - 1 - np.log(s**2 / variance))
     wanted = np.sum(stats.norm.logpdf(y, u * x, np.hypot(w, NOISE)) - gap)
     assert averages_to(found.likelihood - found.divergence, wanted)
+
+
+def test_encoders_of_images_are_told_inputs_as_channels():
+    rng = np.random.default_rng(0)
+    y, mask, x = rng.normal(size=(3, 80)), rng.random((3, 80)) < 0.7, rng.normal(size=(3, 2))
+    condition = Condition(jnp.asarray([2.0, 4.0]), (8, 10))
+    cells, known = (np.asarray(a).reshape(3, *condition.joined_shape)
+                    for a in condition.beside_cells(jnp.asarray(x), jnp.asarray(y), jnp.asarray(mask)))  # fmt: skip
+    np.testing.assert_array_equal(cells[..., 0].reshape(3, -1), y)
+    np.testing.assert_array_equal(known[..., 0].reshape(3, -1), mask)
+    for channel, unit in enumerate((2, 4)):
+        np.testing.assert_array_equal(
+            cells[..., 1 + channel], np.broadcast_to(x[:, channel, None, None] / unit, (3, 8, 10))
+        )
+    assert known[..., 1:].all()
 
 
 def test_low_rank_bound_is_the_log_marginal_less_the_gap():

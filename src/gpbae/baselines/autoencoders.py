@@ -13,7 +13,7 @@ from gpbae import gp, networks
 from gpbae.answering.predictive import Predictive
 from gpbae.baselines.base import Baseline, normal_scores
 from gpbae.baselines.latents import AbstractLaw, Exact, FreeSparse, Independent, Sparse
-from gpbae.baselines.variational import VariationalAutoencoder, bound_at_start, negative_bound, train
+from gpbae.baselines.variational import Condition, VariationalAutoencoder, bound_at_start, negative_bound, train
 from gpbae.errors import InputError
 from gpbae.estimators import GPBAE
 from gpbae.sampling import start
@@ -244,15 +244,13 @@ class CVAE(VAE):
         return Baseline._asked(self, x, num_rows)
 
     def _build(self, key, table: Table, law: AbstractLaw) -> VariationalAutoencoder:
-        key_encoder, key_head, key_decoder = jax.random.split(key, 3)
-        shape, C, D = self.frame_.event_shape, self.latent_dim_, table.x.shape[1]
-        features = 4 * C
-        encoder = networks.build_encoder(self.encoder, key_encoder, shape, features)
-        head = networks.Dense(key_head, (features + D, features, 2 * C), jnp.tanh)
-        decoder = networks.build_decoder(self.decoder, key_decoder, C + D, shape)
+        key_encoder, key_decoder = jax.random.split(key)
+        shape, D = self.frame_.event_shape, table.x.shape[1]
         unit = np.asarray(table.x).std(axis=0) if self.standardise else np.ones(D)
-        unit = jnp.asarray(np.where(unit > 0, unit, 1.0))
-        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law, head, unit)
+        condition = Condition(jnp.asarray(np.where(unit > 0, unit, 1.0)), shape)
+        encoder = gaussian_encoder(self.encoder, key_encoder, condition.joined_shape, self.latent_dim_)
+        decoder = networks.build_decoder(self.decoder, key_decoder, self.latent_dim_ + D, shape)
+        return VariationalAutoencoder(encoder, decoder, self.likelihood_, law, condition)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)

@@ -1,5 +1,6 @@
 """Variational autoencoders: the evidence lower bound in its two terms, and a training loop in compiled chunks."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -7,12 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Key, PyTree, Shaped
 
 from gpbae import autoencoder, gp
 from gpbae.baselines.latents import AbstractLaw, Evidence
 from gpbae.likelihoods import AbstractLikelihood
-from gpbae.networks import Dense, network_dtype, over_rows, sum_over_rows
+from gpbae.networks import image_shape, is_image, network_dtype, over_rows, sum_over_rows
 from gpbae.priors import Batch
 from gpbae.sampling.batches import Batching, Table
 from gpbae.sampling.inference import update
@@ -28,28 +29,55 @@ class Bound(NamedTuple):
     divergence: Array
 
 
+class Condition(eqx.Module):
+    """How networks are told x: in units, and for the encoder as more cells of a row, in images as more channels."""
+
+    unit: Float[Array, " D"]
+    event_shape: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def joined_shape(self) -> tuple[int, ...]:
+        """The shape of a row with x beside its cells."""
+        if is_image(self.event_shape):
+            height, width, depth = image_shape(self.event_shape)
+            return height, width, depth + len(self.unit)
+        return (math.prod(self.event_shape) + len(self.unit),)
+
+    def in_units(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        return x / self.unit[None]
+
+    def beside_cells(self, x: Float[Array, "B D"], y: Float[Array, "B P"], mask: Bool[Array, "B P"]
+                     ) -> tuple[Float[Array, "B _"], Bool[Array, "B _"]]:  # fmt: skip
+        """Rows and masks as the encoder sees them; x is known everywhere."""
+        told = self.in_units(x).astype(y.dtype)
+        return self._joined(y, told), self._joined(mask, jnp.ones(told.shape, bool))
+
+    def _joined(self, cells: Shaped[Array, "B P"], told: Shaped[Array, "B D"]) -> Shaped[Array, "B _"]:
+        *pixels, _ = self.joined_shape
+        channels = cells.reshape(len(cells), *pixels, -1)
+        points = told.reshape(len(told), *(1 for _ in pixels), -1)
+        planes = jnp.broadcast_to(points, (*channels.shape[:-1], points.shape[-1]))
+        return jnp.concatenate([channels, planes], axis=-1).reshape(len(cells), -1)
+
+
 class VariationalAutoencoder(eqx.Module):
     """Encoder (None where q is free), decoder, likelihood and the law of the latents.
 
-    With a `head`, inputs x, in the given units, stand beside the encoder's features and, in the decoder, beside the
-    latents.
+    With a `condition` both networks are also told x: the decoder beside the latents, the encoder beside the cells.
     """
 
     encoder: Any
     decoder: Any
     likelihood: AbstractLikelihood
     latents: AbstractLaw
-    head: Dense | None = None
-    unit: Float[Array, " D"] | None = None
+    condition: "Condition | None" = None
 
     def outputs(self, batch_x, y, mask) -> Float[Array, "B O"]:
         """What the encoder says of every row."""
         seeds = jnp.zeros((y.shape[0], self.encoder.seed_size), jnp.float32)
-        found = autoencoder.encode_with(self.encoder, y, mask, seeds)
-        if self.head is None:
-            return found
-        joined = jnp.concatenate([jnp.tanh(found), self._in_units(batch_x)], axis=1)
-        return jax.vmap(self.head)(joined.astype(jnp.float32)).astype(jnp.float64)
+        if self.condition is not None:
+            y, mask = self.condition.beside_cells(batch_x, y, mask)
+        return autoencoder.encode_with(self.encoder, y, mask, seeds)
 
     def evidence(self, x, y, mask, valid, blocks) -> Evidence:
         """Rows by group with their pseudo-observations."""
@@ -65,12 +93,9 @@ class VariationalAutoencoder(eqx.Module):
         """η of every row."""
         return over_rows(self.decoder, self._told(z, x).astype(network_dtype(self.decoder)))
 
-    def _in_units(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        return x if self.unit is None else x / self.unit[None]
-
     def _told(self, z: Float[Array, "B C"], x: Float[Array, "B D"]) -> Float[Array, "B _"]:
         """What the decoder is told of every row."""
-        return z if self.head is None else jnp.concatenate([z, self._in_units(x)], axis=1)
+        return z if self.condition is None else jnp.concatenate([z, self.condition.in_units(x)], axis=1)
 
     def log_likelihood(self, z, batch: Batch) -> Array:
         """Σ log p(yₙ observed | zₙ) over valid rows."""
@@ -98,7 +123,8 @@ class VariationalAutoencoder(eqx.Module):
     def trained(self) -> "VariationalAutoencoder":
         """True at the leaves that are optimised."""
         marked = jax.tree.map(eqx.is_inexact_array, self)
-        marked = marked if self.unit is None else eqx.tree_at(lambda m: m.unit, marked, False)
+        if self.condition is not None:
+            marked = eqx.tree_at(lambda m: m.condition.unit, marked, False)
         for part in ("likelihood", "latents"):
             given = getattr(self, part)
             if jax.tree.leaves(given):

@@ -10,7 +10,7 @@ import typer
 
 from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce, terminal
 from gpbae.errors import GpbaeError
-from gpbae.processes import watch
+from gpbae.processes import compiled, watch
 
 FAILED = 1
 WAYS = ("cells", "blocks", "rows")
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: a message instead of a traceback, and the exit codes 0 done, 1 failed, 2 bad usage."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given  # wherever it stands
+    if "--distributed" not in given:  # where what jaxlib complains of may be a lost process
+        compiled.remember()
     try:
         with watch.answered(), warnings.catch_warnings():
             warnings.showwarning = _showing(warnings.showwarning)
@@ -52,7 +54,9 @@ def _showing(otherwise: Callable[..., None]) -> Callable[..., None]:
     """Warnings for users are a line of news; those of libraries say where they come from."""
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category is UserWarning:
+        if compiled.is_about_a_program(str(message)):
+            compiled.forget()
+        elif category is UserWarning:
             terminal.say(f"Note: {message}")
         else:
             otherwise(message, category, *where, **more)
