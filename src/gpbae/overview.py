@@ -341,13 +341,33 @@ class Overview:
 
     @functools.cached_property
     def between(self) -> tuple[Float[np.ndarray, "n D"], Int[np.ndarray, " n"]]:
-        """Inputs halfway between rows that follow each other in a drawn series, in the user's units, and the group of
-        each: where nothing was observed.  Labels stay those of the series; none where the model takes no inputs."""
-        pairs = [np.stack([s.rows[:-1], s.rows[1:]], axis=1) for s in self.series if self.quantities]
-        first, second = _spread(np.concatenate([*pairs, np.empty((0, 2), int)]), MOST_GENERATED).T
+        """Inputs halfway between neighbours of one group and label, in the user's units, and the group of each: where
+        nothing was observed; none where the model takes no inputs."""
+        first, second = _spread(self._neighbours(), MOST_GENERATED).T
         halfway = self.x[first].copy()
         halfway[:, self.quantities] = 0.5 * (self.x[first] + self.x[second])[:, self.quantities]
         return halfway, np.asarray(self.model.table_.group)[first]
+
+    def _neighbours(self) -> Int[np.ndarray, "n 2"]:
+        """Drawn rows at different places: those that follow each other in a series, and on a map the nearest ones."""
+        if not self.quantities:
+            return np.empty((0, 2), int)
+        if self.is_map:
+            some = _spread(self.rows, MOST_GENERATED)
+            pairs = np.stack([some, [self._nearest(row) for row in some]], axis=1)
+        else:
+            pairs = np.concatenate([np.stack([s.rows[:-1], s.rows[1:]], axis=1) for s in self.series])
+        first, second = self.x[pairs][..., self.quantities].swapaxes(0, 1)
+        return pairs[(first != second).any(axis=1)]
+
+    def _nearest(self, row: int) -> int:
+        """The row of the same group and label that is nearest, but elsewhere; the row itself where there is none."""
+        codes = self._keys[1].ravel()
+        places = self.x[:, self.quantities]
+        scale = places.std(axis=0)
+        distance = np.sum(((places - places[row]) / np.where(scale > 0, scale, 1.0)) ** 2, axis=1)
+        others = (codes == codes[row]) & (distance > 0)
+        return int(np.argmin(np.where(others, distance, np.inf))) if others.any() else int(row)
 
     @functools.cached_property
     def generated(self) -> dict[str, np.ndarray]:

@@ -213,7 +213,8 @@ def test_advice_moves_each_setting_where_it_helps():
     assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 40, "num_samples": 20, "ess": 7.0}).words.endswith("=160")
     assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).words == "Use num_warmup=20"
     assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).words == "Use latent_noise=0.2"
-    assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"]))]) == ["Empty. Leave it out."]
+    assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"], False))]) == ["Empty. Leave it out."]
+    assert advice.on_unseen(["y[0]"], of_images=True) is None
 
 
 def test_several_troubles_are_mended_by_one_command(rng):

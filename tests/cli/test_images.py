@@ -7,7 +7,7 @@ import pytest
 
 from commands import run
 from gpbae import load, networks
-from gpbae.cli import pieces, reading, roles, runs
+from gpbae.cli import cautions, pieces, reading, roles, runs
 
 N, SHAPE = 40, (10, 9)
 TINY = """
@@ -38,6 +38,24 @@ def folder(tmp_path_factory):
     fit = ["fit", here / "data.npz", "--inputs", "t", "--config", here / "tiny.toml", "--out", here / "run"]
     assert run(*fit, "--evaluate", "rows", "--report", "-q") == 0
     return here
+
+
+def test_pixels_that_were_never_seen_are_counted_and_never_left_out(folder, capsys):
+    """Without them there would be no image, and no convolutional network."""
+    assert run("diagnose", folder / "run") == 0
+    said = capsys.readouterr()
+    assert "1 of the pixels" in said.out + said.err and "--exclude" not in said.out + said.err
+    page = (folder / "run" / "report.html").read_text()
+    assert "1 of the pixels" in page and "--exclude" not in page
+    reading.read(folder / "data.npz", reading.Wish("t"))
+    said = capsys.readouterr().err
+    assert "1 of 90 pixels of y" in said and "--exclude" not in said
+
+
+def test_pixels_below_zero_are_counted_not_listed():
+    found = {f"y[{i}]": 1 for i in range(90)}
+    words = cautions.below_zero_in_words(found, dict.fromkeys(found, "log"), None)
+    assert "y[7], … (90 in all)" in words and "y[20]" not in words
 
 
 def test_a_fit_sees_images(folder):

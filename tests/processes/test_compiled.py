@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,14 +19,12 @@ import jax, jax.numpy as jnp
 warnings.simplefilter("always")
 with warnings.catch_warnings(record=True) as said:
     print(jax.jit(lambda x: jnp.sin(x) @ x.T)(jnp.eye(3)).sum())
-print(sum(compiled.is_about_a_program(str(one.message)) for one in said))
-if said:
-    compiled.forget()
+print(sum(compiled.stumbled(str(one.message)) for one in said))
 """
 
 
 def run(home, **more):
-    """Value, warnings about programs and complaints of a process that compiles."""
+    """Value, warnings about programs of ours and complaints of a process that compiles."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(home), compiled.SWITCH: "on", **more}
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)  # set by JAX in this process
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
@@ -58,9 +58,21 @@ def test_it_can_be_switched_off_and_leaves_alone_what_a_user_set(tmp_path):
     assert not (tmp_path / "off").exists() and not (tmp_path / "own").exists()
 
 
-def test_a_home_that_cannot_be_written_is_done_without(tmp_path):
+def test_a_home_that_cannot_be_written_or_found_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "home").write_text("a file")
     assert run(tmp_path / "home")[1:] == (0, "")
+    monkeypatch.setattr(compiled, "_root", lambda: Path("~nobody-at-all").expanduser())
+    monkeypatch.setattr(compiled, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setenv(compiled.SWITCH, "on")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    compiled.remember()
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def test_programs_in_a_folder_of_the_users_own_are_left_to_jax(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    (tmp_path / "a-cache").write_bytes(b"")
+    assert not compiled.stumbled(f"{compiled.COMPLAINTS[0]} entry for 'a'") and (tmp_path / "a-cache").exists()
 
 
 def test_what_was_read_longest_ago_goes_first(tmp_path, monkeypatch):

@@ -253,6 +253,24 @@ def test_generated_images_lie_between_the_rows_of_one_series(model):
     np.testing.assert_array_equal(view.generated["mean"], model.predict(frame, model.groups_[group]).mean)
 
 
+def test_generated_images_of_a_map_lie_between_places_that_are_nearest(images):
+    view = overview.Overview(images)
+    x, _ = view.between
+    assert view.is_map and len(x)
+    apart = np.linalg.norm((view.x[:, None] - view.x) / view.x.std(axis=0), axis=2) + np.diag(
+        np.full(len(view.x), np.inf)
+    )
+    halfway = (view.x + view.x[apart.argmin(axis=1)]) / 2
+    assert all(np.isclose(place, halfway).all(axis=1).any() for place in x)
+
+
+def test_nothing_is_generated_at_places_that_were_seen():
+    model = SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False)).fit(
+        np.repeat([[0.0], [1.0]], 5, axis=0), np.random.default_rng(0).standard_normal((10, 8, 8))
+    )
+    np.testing.assert_array_equal(overview.Overview(model).between[0], [[0.5]])
+
+
 def test_calibration_says_whether_cells_were_hidden(model, pages):
     assert "Cells hidden from the fit" in (pages / "table.html").read_text()
     assert "PIT of hidden blocks: flat" in (pages / "table.html").read_text()

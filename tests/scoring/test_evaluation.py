@@ -184,8 +184,8 @@ def test_a_lengthscale_is_looked_for_all_over_the_column():
 
 
 def test_rivals_do_without_inputs_where_there_are_none():
-    assert "linear interpolation" not in rivals.suited(None) and "GP per column" not in rivals.suited(None)
-    assert "linear interpolation" not in rivals.suited(np.zeros((3, 2)))
+    assert "linear interpolation" not in rivals.suited(None, 3) and "GP per column" not in rivals.suited(None, 3)
+    assert "linear interpolation" not in rivals.suited(np.zeros((3, 2)), 3)
 
 
 # A model.
@@ -213,6 +213,14 @@ class Knows:
 
     def log_density(self, y, mask):
         return np.where(mask, stats.norm.logpdf(np.where(mask, y, 0), self.mean, 1.0), np.nan)
+
+
+def test_rivals_that_would_take_hours_are_left_out_and_named(table, monkeypatch):
+    x, codes, y = table
+    monkeypatch.setattr(rivals, "MANY_COLUMNS", P - 1)
+    with pytest.warns(UserWarning, match="3 columns would take hours of iterative ridge and GP per column"):
+        found = evaluation.evaluate(Knows(), x, y, codes, Holdout("cells", 0.1))
+    assert set(found.overall().index) == {"Knows", *rivals.RIVALS} - set(rivals.SLOW_ON_MANY_COLUMNS)
 
 
 @pytest.mark.parametrize("how", ["cells", "blocks", "rows", ("column", "b", 7.0)])

@@ -89,8 +89,11 @@ def on(trouble: Trouble, now: Settings) -> Remedy:
     return Remedy(f"Use {', '.join(changes.values())}", {name: SET + text for name, text in changes.items()})
 
 
-def on_unseen(columns: Sequence[str]) -> Remedy:
-    """What to do about columns without an observed cell; a name with a comma is no name on the command line."""
+def on_unseen(columns: Sequence[str], of_images: bool) -> Remedy | None:
+    """What to do about columns without an observed cell: nothing about pixels, without which there is no image.  A name
+    with a comma is no name on the command line."""
+    if of_images:
+        return None
     words = f"Leave {'it' if len(columns) == 1 else 'them'} out"
     named = {} if any("," in name for name in columns) else {"exclude": f"--exclude {shlex.quote(','.join(columns))}"}
     return Remedy(words, named)

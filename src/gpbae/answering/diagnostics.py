@@ -47,7 +47,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_acceptance_words(facts.get("acceptance"), now),
         *_dead_words(facts["dead"], facts.get("because", {}), now),
         *_jitter_words(np.asarray(facts.get("jitter", 0)), now),
-        *_unseen_words(facts.get("unseen", ())),
+        *_unseen_words(facts.get("unseen", ()), facts.get("of_images", False)),
         *_input_words(facts.get("by_inputs", 1.0), now),
     ])  # fmt: skip
 
@@ -112,14 +112,14 @@ def _acceptance_words(acceptance, now):
     return [(words, advice.on(Trouble.STUCK_KERNEL, now))]
 
 
-def _unseen_words(columns):
+def _unseen_words(columns, of_images):
     if not columns:
         return []
+    what = f"{len(columns)} of the pixels" if of_images else f"column {wording.some(columns)}"
     words = (
-        f"Nothing was observed of column {', '.join(columns)}: what is said of it comes from the prior alone, in units "
-        "that mean nothing."
+        f"Nothing was observed of {what}: what is said of it comes from the prior alone, in units that mean nothing."
     )
-    return [(words, advice.on_unseen(columns))]
+    return [(words, advice.on_unseen(columns, of_images))]
 
 
 def _input_words(share, now):

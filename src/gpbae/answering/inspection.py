@@ -47,7 +47,8 @@ class Inspection(Fitted):
         frame = diagnostics.table(self.scalars_(dates), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
-                 "unseen": self._unseen(), "jitter": self._jitter(), "because": self._why_dead(),
+                 "unseen": self._unseen(), "of_images": self._of_images(), "jitter": self._jitter(),
+                 "because": self._why_dead(),
                  "by_inputs": self._by_inputs(), "now": self._now()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
         return frame
@@ -64,6 +65,9 @@ class Inspection(Fitted):
         empty = np.flatnonzero(~np.asarray(self.table_.mask).any(axis=0))
         names = self.frame_.columns
         return [f"{i}" if names is None else str(names[i]) for i in empty]
+
+    def _of_images(self) -> bool:
+        return len(self.frame_.event_shape) > 1
 
     def _jitter(self) -> np.ndarray:
         """Of some draws, the level of jitter that their covariances take; 0 is the usual one."""

@@ -1,7 +1,9 @@
 """Names of sampled quantities in words, for whoever reads a table or a figure; `scalars_` and ArviZ keep the names."""
 
 import re
+from collections.abc import Sequence
 
+MOST_NAMES = 8
 OF_CELLS = {
     "noise": "noise",
     "scale": "noise scale",
@@ -30,6 +32,11 @@ def in_words(name: str) -> str:
         where = _place(found["latent"]) + _place(found["layer"]) + (f", {found['path'][:-1]}" if found["path"] else "")
         return f"{found['kernel']} {found['what'].replace('_', ' ')}{along}{found['unit'] or ''}{where}"
     return name
+
+
+def some(names: Sequence[str]) -> str:
+    """A list that stays readable however long it is."""
+    return ", ".join(names[:MOST_NAMES]) + (f", … ({len(names)} in all)" if len(names) > MOST_NAMES else "")
 
 
 def _cell(text: str) -> str:

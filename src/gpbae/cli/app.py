@@ -54,9 +54,9 @@ def _showing(otherwise: Callable[..., None]) -> Callable[..., None]:
     """Warnings for users are a line of news; those of libraries say where they come from."""
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if compiled.is_about_a_program(str(message)):
-            compiled.forget()
-        elif category is UserWarning:
+        if compiled.stumbled(str(message)):
+            return
+        if category is UserWarning:
             terminal.say(f"Note: {message}")
         else:
             otherwise(message, category, *where, **more)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gpbae.answering import wording
 from gpbae.cli import reading, runs
 
 BEYOND, NEW = "beyond", "new"
@@ -117,8 +118,11 @@ def below_zero_in_words(found: Mapping[str, int], instead: Mapping[str, str], tr
         return None
     words = (
         f"{sum(found.values())} values or ends of intervals lie below 0, where no fitted value does: in "
-        f"{', '.join(names)}. If they cannot, fit with a logarithm, in a new folder: gpbae fit … --transform "
+        f"{wording.some(names)}. If they cannot, fit with a logarithm"
     )
+    if len(names) > wording.MOST_NAMES:
+        return f"{words} (--transform)."
+    words += ", in a new folder: gpbae fit … --transform "
     pairs = (
         dict(transform) if isinstance(transform, Mapping) else {} if transform in (None, "none") else {"*": transform}
     )

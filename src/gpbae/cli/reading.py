@@ -173,7 +173,7 @@ def _outputs(table: Any, columns: Any, wish: Wish) -> list[str]:
             _say_left(table, columns, left)
     found = [name for name in table.columns if name in found and name not in taken]
     _check_values(table, columns, found or left)
-    _say_empty(without_value(table, columns, found), len(table))
+    _say_empty(without_value(table, columns, found), len(table), _image(table, tuple(found)))
     if not found:
         words = f" but words in {_some(left)}" if left else ""
         raise InputError(f"There is no column of numbers left to model{words}; name one with --outputs.")
@@ -189,10 +189,15 @@ def _check_values(table: Any, columns: Any, wanted: list[str]) -> None:
         )
 
 
-def _say_empty(names: list[str], num_rows: int) -> None:
+def _say_empty(names: list[str], num_rows: int, image: Any) -> None:
     """Columns without a value are modelled if they are named, so the user is told; of a long table these are the first
-    rows, and others may have some."""
-    if names:
+    rows, and others may have some.  Pixels cannot be left out of an image."""
+    if names and image is not None:
+        terminal.say(
+            f"Without a value in {num_rows} rows: {len(names)} of {len(image.pixels())} pixels of {image.name}; what "
+            "the model says of them rests on their neighbours at most."
+        )
+    elif names:
         terminal.say(
             f"Without a value in {num_rows} rows: {_some(names)}. Unless other rows have some, what the model says of "
             f"it means nothing; leave it out with --exclude {shlex.quote(','.join(names))}."

@@ -15,6 +15,7 @@ from pathlib import Path
 SWITCH = "GPBAE_COMPILED"
 MOST_BYTES = 2**30
 CPUINFO = Path("/proc/cpuinfo")
+COMPLAINTS = tuple(f"Error {what} persistent compilation cache" for what in ("reading", "writing"))
 
 
 def remember() -> None:
@@ -27,29 +28,27 @@ def remember() -> None:
     told = os.environ.get(SWITCH, "").lower() in ("off", "0", "no") or "JAX_COMPILATION_CACHE_DIR" in os.environ
     if told or "jax" in sys.modules or (name := _machine()) is None:
         return
-    folder = _root() / name
     try:
+        folder = _root() / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _make_room(folder)
-    except OSError:  # no home, or one that cannot be written: every fit compiles
+    except (OSError, RuntimeError):  # a home that cannot be written, or none: every fit compiles
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-def is_about_a_program(message: str) -> bool:
-    """Whether JAX warns that it could not read or write one that was kept."""
-    return message.startswith(tuple(f"Error {what} persistent compilation cache" for what in ("reading", "writing")))
-
-
-def forget() -> None:
-    """Throw the programs away, of which one is damaged: JAX would stumble over it in every fit."""
+def stumbled(warning: str) -> bool:
+    """Whether JAX warns that it could not read or write a program of this folder.  All are then thrown away, for it
+    would stumble over a damaged one in every fit."""
     folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
-    if folder.parent == _root():
-        for path in folder.glob("*-cache"):
-            with contextlib.suppress(OSError):
-                path.unlink()
+    if not warning.startswith(COMPLAINTS) or folder.name != _machine():
+        return False
+    for path in folder.glob("*-cache"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return True
 
 
 def _root() -> Path:

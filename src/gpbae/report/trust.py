@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from gpbae.answering import advice
+from gpbae.answering import advice, wording
 from gpbae.answering.advice import Remedy, Trouble
 from gpbae.answering.diagnostics import (
     LARGEST_RHAT,
@@ -83,7 +83,7 @@ def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
         light = _light(lack, SMALL_SHORTFALL, LARGE_SHORTFALL)
         behind = [_held(other) for other in tests if other["experiment"] == row["experiment"] and _is_behind(other)]
         light = Light.AMBER if behind and light == Light.GREEN else light
-        found = f"hold {_held(row)} cells" + (f"; too few in {', '.join(behind)}" if behind else "")
+        found = f"hold {_held(row)} cells" + (f"; too few in {wording.some(behind)}" if behind else "")
         words = (
             "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, "
             "give each column a path of its own where there are few (--set 'decoder=Private()' --set num_inducing=48), "
@@ -162,7 +162,9 @@ def _sampler(model) -> Iterator[Check]:
         yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED, "",
                     advice.on(Trouble.LARGE_STEPS, model._now()))  # fmt: skip
     if unseen := model._unseen():
-        yield Check("columns without an observed cell", ", ".join(unseen), Light.AMBER, "", advice.on_unseen(unseen))
+        is_image = model._of_images()
+        found = f"{len(unseen)} of the pixels" if is_image else wording.some(unseen)
+        yield Check("columns without an observed cell", found, Light.AMBER, "", advice.on_unseen(unseen, is_image))
 
 
 def _unless_green(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -214,7 +215,10 @@ def evaluate(
     scores = {title: own}
     seconds = {title: time.monotonic() - started}
     again = _once_more(holdout, seen.mask & ~hidden, positions, codes, names)
-    for name, rival in rivals.suited(positions).items() if with_rivals else ():
+    if with_rivals and len(names) > rivals.MANY_COLUMNS:
+        warnings.warn(f"{len(names)} columns would take hours of {' and '.join(rivals.SLOW_ON_MANY_COLUMNS)}, so these "
+                      "rivals are left out.", stacklevel=3)  # fmt: skip
+    for name, rival in rivals.suited(positions, len(names)).items() if with_rivals else ():
         started = time.monotonic()
         say({"phase": "rivals", "rival": name, "seconds": 0.0})
         left = np.where(hidden, np.nan, seen.values)

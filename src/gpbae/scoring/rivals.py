@@ -22,6 +22,8 @@ LARGEST_SEARCH, LARGEST_SOLVE = 250, 400
 NUM_RUNS = 5
 """Of neighbours that lengthscales are looked for in: near cells say how short they are, far ones how long."""
 FEWEST_ERRORS = 5
+MANY_COLUMNS = 200
+SLOW_ON_MANY_COLUMNS = ("iterative ridge", "GP per column")
 NOISE_SHARES = (0.001, 0.01, 0.05, 0.2, 0.6)
 
 
@@ -92,10 +94,12 @@ RIVALS: dict[str, Rival] = {
 }
 
 
-def suited(x: Inputs | None) -> dict[str, Rival]:
-    """Those that can do without what is not there: interpolation is along one input."""
+def suited(x: Inputs | None, num_columns: int) -> dict[str, Rival]:
+    """Those that can do without what is not there (interpolation is along one input), and that end in minutes: a
+    regression or a GP for each of many pixels takes hours."""
     absent = set() if x is not None and x.shape[1] == 1 else {"linear interpolation"}
     absent |= set() if x is not None else {"GP per column"}
+    absent |= set(SLOW_ON_MANY_COLUMNS) if num_columns > MANY_COLUMNS else set()
     return {name: rival for name, rival in RIVALS.items() if name not in absent}
 
 
