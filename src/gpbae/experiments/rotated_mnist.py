@@ -66,6 +66,8 @@ BASELINE_BUDGETS = {
 }  # fmt: skip
 BASELINE_EXCEPTIONS = {
     **{(name, "smoke"): {"num_inducing": 16} for name in ("svgp-vae", "deep-svigp")},
+    # On fold 0 codes of a digit at several angles agree less and less: 0.073 after 450 steps, 0.089 after 9000.
+    ("cvae", "full"): {"num_steps": 450},
 }
 # Inputs are angle and label, whose vectors are sampled; "circle", the same with the angle as a point on the circle and
 # vectors that start at the digit's content; "vectors", PCA scores; or "grouped", angles, digits being groups. A fold
