@@ -126,6 +126,15 @@ def test_results_have_the_contracts_shape_and_no_nan(instant, tmp_path):
     assert "Something &lt;b&gt;odd&lt;/b&gt;." in (tmp_path / "report.html").read_text()
 
 
+def test_a_table_for_the_documentation_is_written(instant, tmp_path):
+    runner.reproduce([_experiment()], None, "full", 2, tmp_path, progress=False)
+    caption, _, header, rule, first, second = (tmp_path / "tables.md").read_text().splitlines()
+    assert "over 2 seeds" in caption and header == "| model | SMSE | paper | seconds |"
+    assert rule.count("---") == 4
+    assert first.startswith("| SGP-BAE | 0.105 ± 0.007 | 0.22 ± 0.01 | ")
+    assert second.startswith("| BAE | 0.105 ± 0.007 | – | ")
+
+
 def test_what_is_done_is_not_done_again(instant, tmp_path):
     first = runner.reproduce([_experiment()], ["sgp-bae"], "quick", 2, tmp_path)
     again = runner.reproduce([_experiment()], ["sgp-bae"], "quick", 3, tmp_path)

@@ -29,7 +29,7 @@ def is_sound(rows):
 def test_a_row_per_case_is_measured():
     rows = [*steps.run([TINY], 1), *steps.run_encoders([TINY], 1), *steps.run_chains(TINY, 1, num_chains=2)]
     assert is_sound(rows) and [row["experiment"] for row in rows] == ["tiny", "tiny, encoder", "tiny, chains"]
-    assert "| tiny |" in tables.markdown(tables.table("Steps", tables.STEPS, rows[:1]))
+    assert "| tiny |" in tables.table("Steps", tables.STEPS, rows[:1]).markdown
 
 
 def test_products_are_those_of_the_networks():
@@ -57,7 +57,7 @@ def test_growth_has_a_point_for_every_size_and_slopes():
     rows = growth.run(which, repeats=1, listener=said.append)
     assert [row["metrics"].get("n") for row in rows] == [300, 600, None, 1, 2, None, 2, 40, None]
     assert all(row["metrics"]["step_cpu_ms"] > 0 < row["metrics"]["megabytes"] for row in rows if "n" in row["metrics"])
-    shown = [tables.markdown(table) for table in bench.SECTIONS["growth"].tables(rows)]
+    shown = [table.markdown for table in bench.SECTIONS["growth"].tables(rows)]
     assert len(said) == 3 and len(shown) == 4 and "600" in shown[0] and "| chains |" in shown[-1]
     assert pictures.growth(rows).axes
 

@@ -42,7 +42,8 @@ def reproduce(
     fold: Annotated[int | None, typer.Option(min=0, max=2, help="Validate: hide known cells, leave the test's unseen.",
                                              show_default=False)] = None,
 ) -> None:  # fmt: skip
-    """Run an experiment of the paper: a table beside the paper's numbers, results.json, figures and report.html."""
+    """Run an experiment of the paper: a table beside the paper's numbers, results.json, tables.md to be
+    pasted, figures and report.html."""
     if budget not in (*BUDGETS, *HIDDEN_BUDGETS):
         raise typer.BadParameter(f"expected {' or '.join(BUDGETS)}; got {budget!r}.", param_hint="--budget")
     from gpbae.experiments import catalogue, runner, summary
@@ -57,7 +58,7 @@ def reproduce(
                                 progress=True, say=terminal.say)  # fmt: skip
     for experiment in chosen:
         terminal.show(experiment.title, summary.HEADER, summary.table(experiment, done), left=2)
-    for path in (out / "results.json", out / "figures", out / "report.html"):
+    for path in (out / "results.json", out / "tables.md", out / "figures", out / "report.html"):
         print(path)
 
 

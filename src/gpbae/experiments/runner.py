@@ -167,7 +167,7 @@ def _headline(experiment: Experiment, done: Run) -> str:
 
 
 def _draw(out: Path, experiments: Sequence[Experiment], budget: str, runs: Sequence[Run], say: Say) -> None:
-    from gpbae.experiments import page
+    from gpbae.experiments import page, summary
 
     say("Drawing …")
     storage.make_folder(out / "figures")
@@ -181,4 +181,6 @@ def _draw(out: Path, experiments: Sequence[Experiment], budget: str, runs: Seque
                 path = out / "figures" / f"{experiment.name}-{plot.name}.png"
                 figure.savefig(path)
                 pictures[experiment.name][plot.name] = path
+    texts = [summary.across(experiment, runs).markdown for experiment in experiments]
+    storage.write(out / "tables.md", ("\n\n".join(texts) + "\n").encode())
     storage.write(out / "report.html", page.text(experiments, budget, runs, pictures).encode())

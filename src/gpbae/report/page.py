@@ -28,6 +28,13 @@ class Table:
         columns = enumerate(zip(*self.rows, strict=True))
         return [i for i, cells in columns if not any(_begins_with_digit(str(cell)) for cell in cells)]
 
+    @property
+    def markdown(self) -> str:
+        """To be pasted into a page of the documentation."""
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"**{self.caption}**\n\n{table}" if self.caption else table
+
 
 def _begins_with_digit(cell: str) -> bool:
     return cell.lstrip("+-−.")[:1].isdigit()

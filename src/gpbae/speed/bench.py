@@ -166,7 +166,7 @@ def _write(found: Found, facts: Sequence[tuple[str, str]], quick: bool, out: Pat
     """Pictures, tables for the documentation, and the page."""
     shown = {name: SECTIONS[name].tables(rows) for name, rows in found.items()}
     drawn = {name: _drawn(name, found, out) for name in found}
-    texts = [tables.markdown(table) for name in found for table in shown[name]]
+    texts = [table.markdown for name in found for table in shown[name]]
     storage.write(out / "tables.md", ("\n\n".join(texts) + "\n").encode())
     storage.write(out / "report.html", page(found, shown, drawn, facts, quick).encode())
 

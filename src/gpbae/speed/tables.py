@@ -63,12 +63,3 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Row], strip: s
 
 def summary(rows: Sequence[Row]) -> Table:
     return Table(("", "measured", "target", "met"), targets.summary(list(rows)), "What was wanted")
-
-
-def markdown(shown: Table) -> str:
-    lines = [f"**{shown.caption}**", "", _line(shown.header), "|---" * len(shown.header) + "|"]
-    return "\n".join([*lines, *(_line(row) for row in shown.rows)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
