@@ -28,7 +28,8 @@ def of_run(model: Any, run: Path) -> str | None:
     red = [check.name for check in trust.checks(model, frame) if check.light == trust.Light.RED]
     if not red:
         return None
-    return f"The light of this run is red ({'; '.join(red)}): not to be relied on yet. Look at: gpbae diagnose {run}"
+    look = f"gpbae diagnose {shlex.quote(str(run))}"
+    return f"The light of this run is red ({'; '.join(red)}): not to be relied on yet. Look at: {look}"
 
 
 def strays(model: Any, table: reading.Table) -> Counter[str]:

@@ -66,13 +66,13 @@ class Sample(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A source, the folder of its run, and what makes a model of outputs: the estimator, and which arguments were
-    given."""
+    """A source, the folder of its run, what makes a model of outputs (the estimator, and which arguments were given),
+    and what the fit was told but for these."""
 
     source: Source
     out: Path
     make: Callable[[Any], tuple[Any, list[str]]]
-    command: str
+    told: runs.Given
     quiet: bool = False
 
     def run(self, log: Callable[[dict], None]) -> None:
@@ -89,7 +89,7 @@ class Fit(NamedTuple):
         for sentence in (*before, *notices.of_latents(estimator, given)):
             terminal.say(sentence)
         estimator.set_params(transform=transform)
-        told = runs.Given(given, self.command)
+        told = self.told._replace(names=given)
         with runs.begun(self._columns(), told, self.out):
             runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(told, self.out)
