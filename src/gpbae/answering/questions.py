@@ -76,7 +76,7 @@ class Questions(Answers):
         draws = min(self.num_chains_ * self._num_draws, blocks.NUM_DRAWS if num_draws is None else num_draws)
         return num_rows * num_latents * self.num_outputs_ * draws > LARGEST_ANSWER
 
-    def usual_draws(self, question: str, num_rows: int) -> int:
+    def _usual_draws(self, question: str, num_rows: int) -> int:
         """How many draws answer so many rows at once, unless a number is asked for."""
         num_latents = 4 if question == "predict" else 1
         if self._is_large(num_rows, num_latents, None):

@@ -139,7 +139,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made, interval:
     where.check(table)
     more: dict[str, int] = {}
     if interval is not None and runs.is_sampled(model):
-        number = cautions.draws_to_ask_for(model, interval, model.usual_draws(question, len(table.rows)))
+        number = cautions.draws_to_ask_for(model, interval, model._usual_draws(question, len(table.rows)))
         more = {} if number is None else {"num_draws": number}
     phase = "predicting" if question == "predict" else "refining"
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):

@@ -113,7 +113,9 @@ def few_draws(model: Any, interval: float, number: int) -> str | None:
         "less, and a filled value may lie beyond them. "
     )
     if number < model._now()["num_draws"]:
-        return f"{words}The run has more, but not room for them in one answer: ask about fewer rows, by --from and --to."
+        return (
+            f"{words}The run has more, but not room for them in one answer: ask about fewer rows, by --from and --to."
+        )
     more = f"--set num_samples={-(-needed // model.num_chains_)}"
     return f"{words}Fit with more, in a new folder: gpbae fit … {more} --out NEW"
 

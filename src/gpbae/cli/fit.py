@@ -110,8 +110,9 @@ def fit(
         )
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
-    latents = notices.of_latents(estimator, given_names)
-    for sentence in (*notices.before_fit(estimator, table.y), *latents, *notices.of_series(table)):
+    latents, read = notices.of_latents(estimator, given_names), reading.in_words(table.columns)
+    news = () if quiet else (*read, *notices.before_fit(estimator, table.y), *latents)
+    for sentence in (*news, *notices.of_series(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)

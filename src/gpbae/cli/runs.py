@@ -5,6 +5,7 @@ import gc
 import itertools
 import json
 import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -196,7 +197,8 @@ def sample(
             terminal.say(sentence)
         dates = {} if runfolder.columns(run) is None else columns(run).dates
         told = command(run)
-        terminal.warn([advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]])
+        sentences = [advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]]
+        terminal.warn(sentences, with_meanings=not quiet)
 
 
 def load(run: Path) -> tuple[Any, Any]:
@@ -239,7 +241,7 @@ def _no_run(folder: Path) -> str:
     else:
         found = (
             f"there is no {runfolder.COLUMNS} in it. Name the folder that was --out of a fit, or fit first: gpbae fit "
-            f"data.csv --inputs time --out {folder}"
+            f"data.csv --inputs time --out {shlex.quote(str(folder))}"
         )
     return f"{folder} does not hold a run of `gpbae fit`: {found}."
 
