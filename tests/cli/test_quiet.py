@@ -41,7 +41,7 @@ def test_a_quiet_fit_says_only_what_may_be_wrong(more, sampled, tmp_path, monkey
     for quiet in ([], ["-q"]):
         out = tmp_path / f"run{len(quiet)}"
         assert run("fit", tmp_path / "data.csv", "--inputs", "time", "--set", "latent_dim=1", "--set", "batch_size=16",
-                   "--set", "likelihood=student_t", *more, *quiet, "--out", out) == 0  # fmt: skip
+                   "--set", "likelihood=student-t", *more, *quiet, "--out", out) == 0  # fmt: skip
         said = capsys.readouterr().err
         assert "a: -999 occurs 4 times" in said and "Left out, not being numbers: word" in said
         assert [words for words in news if words in said and quiet] == []
