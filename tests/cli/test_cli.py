@@ -10,6 +10,7 @@ import sys
 import tomllib
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -456,7 +457,7 @@ def test_evaluating_a_run_gives_the_scores_of_evaluating_with_the_fit(small, tmp
     assert begun in (tmp_path / "run" / "report.html").read_text()
     capsys.readouterr()
     assert run("resume", tmp_path / "run") == 0
-    next_line = f"Next: gpbae report {tmp_path / 'run'}, or gpbae impute {tmp_path / 'run'} small.csv -o filled.csv."
+    next_line = f"Next: gpbae report {tmp_path / 'run'}, or gpbae impute {tmp_path / 'run'} {small[1]} -o filled.csv."
     assert next_line in capsys.readouterr().err.splitlines()
     assert run("evaluate", tmp_path / "run", "--evaluate", "cells,rows", "--holdout", "0.2") == 0
     found, other = capsys.readouterr(), tmp_path / "other"
@@ -544,12 +545,12 @@ def test_places_need_an_input():
 def test_what_was_given_is_kept_once(tmp_path):
     runs.keep_given(runs.Given(["seed"], "gpbae fit a.csv --seed 1 -o run"), tmp_path)
     runs.keep_given(runs.Given([], None), tmp_path)
-    assert runs.given(tmp_path) == (["seed"], "gpbae fit a.csv --seed 1 -o run")
+    assert runs.given(tmp_path)[:2] == (["seed"], "gpbae fit a.csv --seed 1 -o run")
     assert runs.command(tmp_path) == ("gpbae fit a.csv --seed 1", f"{tmp_path}-2")
     tmp_path.with_name(f"{tmp_path.name}-2").mkdir()
     assert runs.command(tmp_path).folder == f"{tmp_path}-3"
     (tmp_path / "given.json").write_text('["seed"]\n')  # of an earlier release
-    assert runs.given(tmp_path) == (["seed"], None) and runs.command(tmp_path) is None
+    assert runs.given(tmp_path)[:2] == (["seed"], None) and runs.command(tmp_path) is None
 
 
 def test_a_command_is_kept_without_what_is_of_one_run_only():
@@ -575,6 +576,43 @@ def test_a_command_is_kept_without_what_is_of_one_run_only():
     assert found == f"Draws are few: {kept} --set thinning=4 --out run-2"
     assert "a=log" not in advice.spelled_out("gpbae fit … --transform b=log --out NEW", told)
     assert advice.spelled_out(words, None) == words
+
+
+@pytest.fixture
+def typed_elsewhere(tmp_path, monkeypatch):
+    """A run whose fit was typed in one folder, and a way to stand in another."""
+    for name in ("home/data", "home/runs/a run", "away"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "home")
+    words = ["--config=./c.toml", "--inputs", "t", "--out", "runs/a run", "--", "data/x.csv"]
+    told = runs.Given([], typed.command(words), os.getcwd(), ("data/x.csv", "c.toml"))
+    runs.keep_given(told, tmp_path / "home" / "runs" / "a run")
+
+    def asked(folder, name):
+        monkeypatch.chdir(tmp_path / folder)
+        found = runs.command(Path(name))
+        return found.command, found.folder, runs.table(Path(name))
+
+    return tmp_path, asked
+
+
+def test_a_kept_command_means_the_same_files_wherever_it_is_read(typed_elsewhere):
+    """In the words that were typed where these mean the same; the -- behind which no option could be added is gone."""
+    here, asked = typed_elsewhere
+    command = "gpbae fit --config=./c.toml --inputs t data/x.csv"
+    assert asked("home", "runs/a run") == (command, "runs/a run-2", "data/x.csv")
+    whole = f"gpbae fit --config={here}/home/c.toml --inputs t {here}/home/data/x.csv"
+    assert asked("home/runs/a run", ".") == (whole, f"{here}/home/runs/a run-2", f"{here}/home/data/x.csv")
+    assert asked("away", "../home/runs/a run")[::2] == (whole, f"{here}/home/data/x.csv")
+    below = ("gpbae fit --config=home/c.toml --inputs t home/data/x.csv", "home/runs/a run-2", "home/data/x.csv")
+    assert asked(".", "home/runs/a run") == below
+    told = advice.spelled_out("gpbae fit … --set thinning=4 --out NEW", runs.command(Path("home/runs/a run")))
+    assert told == f"{below[0]} --set thinning=4 --out 'home/runs/a run-2'"
+
+
+def test_a_table_whose_name_looks_like_an_option_stays_a_table():
+    assert typed.shared("gpbae fit --inputs t -- -x.csv") == "gpbae fit --inputs t ./-x.csv"
+    assert typed.here("gpbae fit ./-x.csv", os.getcwd(), ["-x.csv"]) == "gpbae fit ./-x.csv"
 
 
 def test_every_event_is_a_line_of_json(table, fitted):
@@ -686,7 +724,8 @@ def test_answers_below_zero_are_told_with_the_option_that_prevents_them(table, f
     words = f"Note: {count} values or ends of intervals lie below 0, where no fitted value does: in b. If they cannot"
     said = capsys.readouterr().err
     assert count and words in said and f" --transform a=log,b=log --out {fitted}-2" in said
-    assert "--transform a=log " not in said and "5 draws are too few for 99% intervals" in said
+    (line,) = (line for line in said.splitlines() if words in line)
+    assert "--transform a=log " not in line and "5 draws are too few for 99% intervals" in said
     assert (below["a_lower"] > 0).all()
 
 
@@ -712,6 +751,12 @@ def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch
     monkeypatch.setenv("COLUMNS", "160")
     assert run("diagnose", fitted) == 0
     assert f"Light: {light}. {light.meaning}" in capsys.readouterr().out
+
+
+def test_a_folder_is_quoted_where_advice_names_it(fitted, monkeypatch):
+    monkeypatch.setattr(trust, "checks", lambda model, frame, tests=(): [trust.Check("R-hat", "2", trust.Light.RED)])
+    said = cautions.of_run(runs.load(fitted)[0], Path("a run"))
+    assert said is not None and said.endswith("gpbae diagnose 'a run'")
 
 
 def test_encode_writes_latents_row_by_row(table, fitted):
@@ -806,6 +851,7 @@ FILES = {
     "value.toml": "num_inducing = 'many'\n",
     "done.csv": "taken",
     "one.csv": "t,a,b\n1,2,3\n",
+    "named.csv": "the id,a\nx,1\ny,2\n",
     "iso.csv": "t,a\n2004-01-01,1\n2004-01-02,2\n",
     "days.csv": "t,a\n20040101,1\n20040102,2\n",
     "commas.csv": "t;a\n1;999\n2;1,234\n3;2,500\n",
@@ -867,6 +913,16 @@ WRONG = {
     "all said to be missing": ([*FIT, "--outputs", "b", "--missing", "3", "--missing", "4", "--missing", "6"], 1,
                                "nothing but gaps in b (3 rows)"),
     "text as input": (["fit", "{here}/good.csv", "--inputs", "id", "--out", "{here}/run"], 1, "--groups id"),
+    "text as input whose name is quoted": (["fit", "{here}/named.csv", "--inputs", "the id", "--out", "{here}/run"], 1,
+                                           "--groups 'the id';"),
+    "no such column in folders that are not there": (
+        ["fit", "{here}/good.csv", "--inputs", "tt", "--out", "{here}/run/y/z"], 1, "Did you mean 't'?"),
+    "no such column of a table on disk": (
+        ["fit", "{here}/good.csv", "--inputs", "tt", "--on-disk", "--out", "{here}/run/y/z"], 1, "Did you mean 't'?"),
+    "an infinity on disk": (["fit", "{here}/infinite.csv", "--inputs", "t", "--on-disk", "--out", "{here}/run"], 1,
+                            "must hold finite numbers; got 'Inf' on line 3"),
+    "refused by the model in folders that are not there": (
+        ["fit", "{here}/good.csv", "--inputs", "t", "--transform", "z=log", "--out", "{here}/run/y/z"], 1, "y has not"),
     "gap in an input": (["fit", "{here}/gap.csv", "--inputs", "t", "--out", "{here}/run"], 1,
                         "Input 't' must be a number in every row; got '' on line 3."),
     "dates both ways": (["fit", "{here}/dates.csv", "--inputs", "t", "--out", "{here}/run"], 1, "--date-format"),

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from gpbae import SGPBAE, cli
-from gpbae.cli import copying, ondisk, pieces, reading
+from gpbae.cli import copying, ondisk, pieces, reading, runs
 from gpbae.errors import GpbaeError, InputError
 from gpbae.sampling import outofcore
 from gpbae.saving import runfolder, sametable, storage, tablefolder
@@ -41,7 +41,7 @@ def fit(source, out):
     """The copy of a fit, made or kept, as the fit opens it."""
     runfolder.make(out)
     make = lambda y: (SGPBAE(batch_size=64), ["batch_size"])  # noqa: E731
-    return ondisk.Fit(source, out, make, "gpbae fit", quiet=True)._opened(lambda event: None)
+    return ondisk.Fit(source, out, make, runs.Given([]), quiet=True)._opened(lambda event: None)
 
 
 def begin(out, opened):

@@ -137,7 +137,7 @@ def pages(model, images, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     (folder / "table.html").write_text(report.model_page(model, evaluation=EVALUATION), encoding="utf-8")
     images.report(folder / "images.html")
-    (folder / "dates.html").write_text(report.model_page(model, READ), encoding="utf-8")
+    (folder / "dates.html").write_text(report.model_page(model, READ, run="'a run'"), encoding="utf-8")
     return folder
 
 
@@ -187,6 +187,10 @@ def test_inputs_that_were_dates_are_shown_as_dates(model):
     for name in ("fans", "latents", "inducing"):
         assert '"2004-03-28T0' in specs[name] and '"type": "utc"' in specs[name], name
         assert '"format": "%d %b %H:%M"' in specs[name], name
+
+
+def test_the_page_of_a_run_names_its_folder_in_what_is_to_be_done(pages):
+    assert "or gpbae evaluate 'a run'." in html.unescape((pages / "dates.html").read_text())
 
 
 def test_words_of_the_page_are_explained(pages):

@@ -41,6 +41,11 @@ class LargePredictive:
     def _over_blocks(self, part: Callable[[Predictive, slice], Any]) -> Any:
         return _joined([part(block, rows) for rows, block in self.blocks()], self._index)
 
+    @property
+    def num_draws(self) -> int:
+        """Of the posterior."""
+        return self._moments["num_draws"]
+
     @functools.cached_property
     def kinds(self) -> np.ndarray:
         """What each column holds."""
@@ -55,12 +60,12 @@ class LargePredictive:
     def _moments(self) -> dict[str, Any]:
         """What is asked most, in one pass."""
         names = ("unwarned_mean", "sd", "point", "point_values", "filled")
-        found, labels = [], []
+        found, labels, num_draws = [], [], 0
         for _, block in self.blocks():
             found.append({n: getattr(block, n) for n in names if hasattr(block, n)})
-            labels = block.labels
+            labels, num_draws = block.labels, block.num_draws
         joined = {n: _joined([p[n] for p in found], None if n == "point_values" else self._index) for n in found[0]}
-        return joined | {"labels": labels}
+        return joined | {"labels": labels, "num_draws": num_draws}
 
     @functools.cached_property
     def mean(self) -> Any:

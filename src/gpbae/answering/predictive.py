@@ -48,6 +48,11 @@ class Predictive:
     def _restore(self, values: np.ndarray) -> Any:
         return self._frame.restore(np.asarray(values[: self._num_rows], np.float64), self._index)
 
+    @property
+    def num_draws(self) -> int:
+        """Of the posterior; every one may have several of `samples`."""
+        return self._eta.shape[0]
+
     @functools.cached_property
     def _num_columns(self) -> int:
         return int(np.prod(self._frame.event_shape))

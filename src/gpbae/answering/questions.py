@@ -76,6 +76,13 @@ class Questions(Answers):
         draws = min(self.num_chains_ * self._num_draws, blocks.NUM_DRAWS if num_draws is None else num_draws)
         return num_rows * num_latents * self.num_outputs_ * draws > LARGEST_ANSWER
 
+    def _usual_draws(self, question: str, num_rows: int) -> int:
+        """How many draws answer so many rows at once, unless a number is asked for."""
+        num_latents = 4 if question == "predict" else 1
+        if self._is_large(num_rows, num_latents, None):
+            return min(blocks.NUM_DRAWS, self.num_chains_ * self._num_draws)
+        return self.num_chains_ * len(self._chosen(num_latents * num_rows * self.num_outputs_))
+
     def _stand_alone(self, slots: np.ndarray) -> bool:
         """Whether every row can be answered by itself; rows of a new group are only answered together."""
         alone = isinstance(self.model_.prior, NormalPrior) or bool((slots >= 0).all())

@@ -92,7 +92,7 @@ def _answer(
     where: Where, question: str, made: Callable[[reading.Table, Any], Any], interval: float | None = None
 ) -> None:
     """Ask the model of a run about a table, tell the news, write the answer; outputs are refused before the work."""
-    from gpbae.answering import advice
+    from gpbae.answering import advice, blocks
     from gpbae.cli import cautions, encodings, files
 
     files.check_output(where.output, where.force)
@@ -102,12 +102,15 @@ def _answer(
     model, columns = runs.load(where.run)
     strays: Counter[str] = Counter()
     below: Counter[str] = Counter()
+    num_draws: list[int] = []
     never_negative = cautions.never_negative(model) if question != "encode" else {}
 
     def counted(table, answer):
         if question == "predict":
             strays.update(cautions.strays(model, table))
         done = made(table, answer)
+        if interval is not None and runs.is_sampled(model):
+            num_draws.append(answer.num_draws)
         if never_negative:
             shown, gaps = (answer.point, None) if question == "predict" else (answer.filled, table.y.isna())
             lower = None if interval is None else answer.interval(interval)[0]
@@ -115,28 +118,33 @@ def _answer(
         return done
 
     if long.is_for(model, question, where, columns):
-        long.answer(model, question, where, columns, counted)
+        more = cautions.draws_to_ask_for(model, interval, blocks.NUM_DRAWS)
+        long.answer(model, question, where, columns, counted, more)
     else:
-        _answer_at_once(model, question, where, columns, counted)
+        _answer_at_once(model, question, where, columns, counted, interval)
     if not where.quiet:
         below_zero = cautions.below_zero_in_words(below, never_negative, getattr(model, "transform", None))
-        few = None if interval is None else cautions.few_draws(model, interval)
+        few = cautions.few_draws(model, interval, min(num_draws)) if interval is not None and num_draws else None
         for words in (cautions.in_words(strays, columns), below_zero, few, cautions.of_run(model, where.run)):
             if words is not None:
                 terminal.say(f"Note: {advice.spelled_out(words, runs.command(where.run))}")
     print(where.output)
 
 
-def _answer_at_once(model, question: str, where: Where, columns, made) -> None:
-    from gpbae.cli import files, pieces, roles
+def _answer_at_once(model, question: str, where: Where, columns, made, interval: float | None) -> None:
+    from gpbae.cli import cautions, files, pieces, roles
     from gpbae.processes import progress
 
     table = reading.read_again(where.data, columns, where.first, where.last)
     where.check(table)
+    more: dict[str, int] = {}
+    if interval is not None and runs.is_sampled(model):
+        number = cautions.draws_to_ask_for(model, interval, model._usual_draws(question, len(table.rows)))
+        more = {} if number is None else {"num_draws": number}
     phase = "predicting" if question == "predict" else "refining"
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
-        done = made(table, getattr(model, question)(*asked))
+        done = made(table, getattr(model, question)(*asked, **more))
     sign = roles.sign_to_write(table.rows, columns, files.separator(where.data))
     with pieces.Writer(where.output, where.data, columns.outputs, sign, columns.image) as writer:
         writer.write(done)

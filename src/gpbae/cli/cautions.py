@@ -1,6 +1,7 @@
 """What to know of an answer before it is relied on: a run that is not to be trusted, rows far from the fitted ones,
 numbers below zero where there were none."""
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,8 @@ def of_run(model: Any, run: Path) -> str | None:
     red = [check.name for check in trust.checks(model, frame) if check.light == trust.Light.RED]
     if not red:
         return None
-    return f"The light of this run is red ({'; '.join(red)}): not to be relied on yet. Look at: gpbae diagnose {run}"
+    look = f"gpbae diagnose {shlex.quote(str(run))}"
+    return f"The light of this run is red ({'; '.join(red)}): not to be relied on yet. Look at: {look}"
 
 
 def strays(model: Any, table: reading.Table) -> Counter[str]:
@@ -90,14 +92,33 @@ def never_negative(model: Any) -> dict[str, str]:
     return found
 
 
-def few_draws(model: Any, interval: float) -> str | None:
-    """Of n draws the outermost hold (n − 1)/(n + 1); None where that is enough."""
-    if not runs.is_sampled(model) or (number := model._now()["num_draws"]) >= (1 + interval) / (1 - interval):
+def num_draws_for(interval: float) -> int:
+    """Of n draws the outermost hold (n − 1)/(n + 1)."""
+    return math.ceil((1 + interval) / (1 - interval) - ROUNDING)
+
+
+def draws_to_ask_for(model: Any, interval: float | None, usual: int) -> int | None:
+    """As many as an interval needs, where an answer would have fewer and the run has more; None for the usual."""
+    if interval is None or usual >= min(num_draws_for(interval), model._now()["num_draws"]):
         return None
-    return (
-        f"{number} draws are too few for {interval:.0%} intervals: their ends are the outermost ones, which hold less, "
-        "and a filled value may lie beyond them. Fit with more, such as --set num_samples=100."
+    return num_draws_for(interval)
+
+
+def few_draws(model: Any, interval: float, number: int) -> str | None:
+    """What to do where so many draws are too few for an interval; None where they are enough."""
+    needed = num_draws_for(interval)
+    if number >= needed:
+        return None
+    words = (
+        f"{number} draws are too few for {100 * interval:g}% intervals: their ends are the outermost ones, which hold "
+        "less, and a filled value may lie beyond them. "
     )
+    if number < model._now()["num_draws"]:
+        return (
+            f"{words}The run has more, but not room for them in one answer: ask about fewer rows, by --from and --to."
+        )
+    more = f"--set num_samples={-(-needed // model.num_chains_)}"
+    return f"{words}Fit with more, in a new folder: gpbae fit … {more} --out NEW"
 
 
 def below_zero(names: Iterable[str], gaps: Any, shown: Any, lower: Any) -> Counter[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import encodings, parsing
+from gpbae.cli import encodings, parquets, parsing
 from gpbae.errors import InputError
 from gpbae.saving import storage
 from gpbae.tabular import ondisk
@@ -23,7 +23,6 @@ DIGITS = 7
 """Of numbers that were computed, in text: networks in single precision have no more."""
 IMAGES = "images"
 """Among the `attrs` of a table: the shapes of arrays whose rows have one."""
-WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 
 
 @contextlib.contextmanager
@@ -44,7 +43,7 @@ def read(path: Path) -> "pandas.DataFrame":
     """The whole table; CSV cells stay text until they are asked for as numbers."""
     readers = {
         ".csv": lambda: _csv(path),
-        ".parquet": lambda: _parquet(path),
+        ".parquet": lambda: parquets.read(path),
         ".npz": lambda: _arrays(path),
         ".npy": lambda: as_columns({"y": np.load(path, allow_pickle=False)}),
     }
@@ -65,24 +64,6 @@ def check_input(path: Path) -> None:
 def _check_parquet(path: Path) -> None:
     if path.suffix.lower() == ".parquet":
         ondisk.check_parquet(path)
-
-
-def _parquet(path: Path) -> "pandas.DataFrame":
-    from pyarrow import parquet
-
-    table = nullable(parquet.read_table(path))
-    full = table.columns[~table.isna().any().to_numpy()] if table.columns.is_unique else ()
-    return table.astype({name: getattr(table[name].dtype, "numpy_dtype", table[name].dtype) for name in full})
-
-
-def nullable(cells: Any) -> "pandas.DataFrame":
-    """What was read of a Parquet file: whole numbers, and yes and no, stay what they are beside gaps, and where there
-    is nothing else."""
-    import pandas as pd
-    import pyarrow as pa
-
-    whole = {getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in WHOLE}
-    return cells.to_pandas(types_mapper=(whole | {pa.bool_(): pd.BooleanDtype()}).get)
 
 
 def checked(table: "pandas.DataFrame", path: Path) -> "pandas.DataFrame":

@@ -9,7 +9,8 @@ import numpy as np
 from gpbae.cli import files, reading, roles
 
 TRUTH, WHOLE, NUMBER, TEXT, CATEGORY, NOTHING, OTHER = range(7)
-INFERRED = {"boolean": TRUTH, "integer": WHOLE, "floating": NUMBER, "mixed-integer-float": NUMBER, "empty": NOTHING}
+INFERRED = {"boolean": TRUTH, "integer": WHOLE, "floating": NUMBER, "mixed-integer-float": NUMBER, "decimal": NUMBER,
+            "empty": NOTHING}  # fmt: skip
 
 
 def typed(table: reading.Table, values: Any, kinds: Mapping[str, str], with_types: bool, called: roles.Called) -> Any:

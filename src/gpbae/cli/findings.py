@@ -91,7 +91,7 @@ def write_report(run: Path) -> Path:
     page = run / "report.html"
     try:
         told = runs.command(run)
-        text = model_page(model, columns, _evaluation(run), scores.unfinished(run), told)
+        text = model_page(model, columns, _evaluation(run), scores.unfinished(run), told, shlex.quote(str(run)))
         page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error

@@ -1,6 +1,7 @@
 """`gpbae fit` and `gpbae resume`: from a table to a folder of draws."""
 
 import functools
+import os
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -73,7 +74,9 @@ def fit(
     log_json: options.LogJson = None,
 ) -> None:
     """Fit a model to a table and keep it in a folder (rivals are optimised, ours sampled); stopped, it goes on."""
-    model, told = _model(model, config), typed.latest.get()
+    model = _model(model, config)
+    files_of_command = (str(data), *(() if config is None else (str(config),)))
+    told = runs.Given([], typed.latest.get(), os.getcwd(), files_of_command)
     _check_inputs(model, inputs)
     ways = scores.ways(evaluate or ("cells" if evaluate_only else ""))
     if distributed and ways:
@@ -95,7 +98,7 @@ def fit(
     _check_arguments(model, config, flags, settings or [])
     if stays:
         make = functools.partial(_estimator, model, config=config, flags=flags, settings=settings or [])
-        with progress.json_lines(log_json) as log:
+        with runs.folder(out), progress.json_lines(log_json) as log:
             ondisk.Fit(ondisk.Source(data, wish), out, make, told, quiet).run(log)
         return _end(out, data, report, quiet, is_sampled=True)
     table = reading.read(data, wish)
@@ -107,17 +110,19 @@ def fit(
         )
     if not is_first:
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
-    latents = notices.of_latents(estimator, given_names)
-    for sentence in (*notices.before_fit(estimator, table.y), *latents, *notices.of_series(table)):
+    latents, read = notices.of_latents(estimator, given_names), reading.in_words(table.columns)
+    news = () if quiet else (*read, *notices.before_fit(estimator, table.y), *latents)
+    for sentence in (*news, *notices.of_series(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)
     given, course = (table.x, table.y, table.groups), scores.course(hidden, with_fit=not evaluate_only)
     with runs.folder(out), progress.json_lines(log_json) as log:
         if not evaluate_only:
-            with scores.wished(hidden, out), runs.begun(table.columns, runs.Given(given_names, told), out):
+            told = told._replace(names=given_names)
+            with scores.wished(hidden, out), runs.begun(table.columns, told, out):
                 runs.sample(estimator, given, out, quiet, log, course)
-                runs.keep_given(runs.Given(given_names, told), out)
+                runs.keep_given(told, out)
         if ways:
             scores.evaluate(scores.Asked(estimator, *given, table.columns), hidden, out, quiet, log, course)
     for sentence in notices.of_codes(table.y):
@@ -241,4 +246,4 @@ def resume(
     if runfolder.columns(run) is None:  # a fit that was called in Python, whose folder no command opens
         print(run)
     else:
-        _end(run, Path(runs.columns(run).table or "TABLE.csv"), False, quiet, runs.is_sampled(estimator))
+        _end(run, Path(runs.table(run)), False, quiet, runs.is_sampled(estimator))

@@ -68,12 +68,16 @@ def is_for(model: Any, question: str, where: Where, columns: Any) -> bool:
     return alone
 
 
-def answer(model: Any, question: str, where: Where, columns: Any, made: Callable[[reading.Table, Any], Any]) -> None:
+def answer(
+    model: Any, question: str, where: Where, columns: Any, made: Callable[[reading.Table, Any], Any],
+    num_draws: int | None = None,
+) -> None:  # fmt: skip
     """Ask about a block of rows, write its answer, go on; the first block shows the decimal sign."""
     from gpbae.cli import files, pieces, roles
     from gpbae.processes import progress
 
-    rows, total, done, began = model.rows_per_block(question), pieces.num_rows(where.data), 0, time.monotonic()
+    rows, total = model.rows_per_block(question, num_draws), pieces.num_rows(where.data)
+    done, began = 0, time.monotonic()
     waiting: list[reading.Table] = []
 
     def chunks() -> Iterator[tuple[Any, Any, Any]]:
@@ -83,7 +87,7 @@ def answer(model: Any, question: str, where: Where, columns: Any, made: Callable
 
     target = pieces.Writer(where.output, where.data, columns.outputs, image=columns.image)
     with progress.display("gpbae", not where.quiet) as show, target as writer:
-        for found in model.stream(question, chunks()):
+        for found in model.stream(question, chunks(), num_draws):
             table = waiting.pop()
             if writer.decimal is None:
                 writer.decimal = roles.sign_to_write(table.rows, columns, files.separator(where.data))

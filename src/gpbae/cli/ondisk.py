@@ -66,13 +66,13 @@ class Sample(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A source, the folder of its run, and what makes a model of outputs: the estimator, and which arguments were
-    given."""
+    """A source, the folder of its run, what makes a model of outputs (the estimator, and which arguments were given),
+    and what the fit was told but for these."""
 
     source: Source
     out: Path
     make: Callable[[Any], tuple[Any, list[str]]]
-    command: str
+    told: runs.Given
     quiet: bool = False
 
     def run(self, log: Callable[[dict], None]) -> None:
@@ -85,11 +85,12 @@ class Fit(NamedTuple):
         transform = transform_of_all(estimator, seen, y)
         if not is_new:
             self._announce(estimator, (x, y), len(y))
-        before = notices.before_fit(estimator, _some(y, groups), transform)
-        for sentence in (*before, *notices.of_latents(estimator, given)):
+        some = _some(y, groups)
+        news = (*notices.before_fit(estimator, some, transform), *notices.of_latents(estimator, given))
+        for sentence in notices.of_codes(some) if self.quiet else news:
             terminal.say(sentence)
         estimator.set_params(transform=transform)
-        told = runs.Given(given, self.command)
+        told = self.told._replace(names=given)
         with runs.begun(self._columns(), told, self.out):
             runs.sample(estimator, (x, y, groups), self.out, self.quiet, log)
         runs.keep_given(told, self.out)
@@ -116,7 +117,7 @@ class Fit(NamedTuple):
             raise InputError(f"{self.out} was begun with a table in memory; pass --in-memory, or name a new folder.")
         identity = self.source.identity()
         head = copying.head(self.source)
-        for sentence in notices.of_series(head):
+        for sentence in (*(() if self.quiet else reading.in_words(head.columns)), *notices.of_series(head)):
             terminal.say(sentence)
         estimator, num_rows = self._made(head.y)[0], pieces.num_rows(self.source.path)
         self._announce(estimator, (head.x, head.y), num_rows)
@@ -138,6 +139,8 @@ class Fit(NamedTuple):
         return estimator, given
 
     def _announce(self, estimator: Any, xy: tuple[Any, Any], num_rows: int) -> None:
+        if self.quiet:
+            return
         num_cells = sum(0 if part is None else part.shape[1] for part in xy)
         num_visits = outofcore.num_visits_of_a_sweep(estimator, (num_rows, *xy[1].shape[1:]))
         latents = "every row keeps its latents, on disk too," if num_visits else "latents are amortised,"

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpbae.cli import archives, commas, encodings, files, parsing, roles
+from gpbae.cli import archives, commas, encodings, files, parquets, parsing, roles
 from gpbae.cli.commas import Decimal
 from gpbae.errors import GpbaeError, InputError
 
@@ -58,7 +58,7 @@ def num_columns(path: Path) -> int:
 def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
     """The table of `files.read`, so many rows at a time."""
     sources: dict[str, Callable[[Path, int], Iterator[pandas.DataFrame]]] = {
-        ".csv": files.csv_pieces, ".parquet": _parquet, ".npy": _array,
+        ".csv": files.csv_pieces, ".parquet": parquets.pieces, ".npy": _array,
     }  # fmt: skip
     done = 0
     with files.reading(path):
@@ -68,14 +68,6 @@ def read(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
                 table.index += done
             done += len(table)
             yield table
-
-
-def _parquet(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path, pre_buffer=False) as file:  # buffers are kept to the end of the file
-        for batch in file.iter_batches(batch_size=rows):
-            yield files.nullable(batch)
 
 
 def _array(path: Path, rows: int) -> Iterator["pandas.DataFrame"]:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def read(path: Path, wish: Wish) -> Table:
 
 
 def settled(cells: Any, wish: Wish, name_of_file: str) -> Table:
-    """What the columns of a table are; dates are told in words."""
+    """What the columns of a table are."""
     from gpbae.cli import roles
 
     columns, rows = stretched(cells, wish)
@@ -84,13 +85,17 @@ def settled(cells: Any, wish: Wish, name_of_file: str) -> Table:
         )
     outputs = tuple(_outputs(rows, columns, wish))
     columns = dataclasses.replace(columns, outputs=outputs, table=name_of_file, image=_image(rows, outputs))
-    if columns.image is not None:
-        terminal.say(f"{columns.image.name} is read as images of {columns.image} pixels.")
-    for name, dates in columns.dates.items():
-        terminal.say(f"{name} is read as {dates.words}.")
     for name, day in roles.days_as_numbers(rows, columns).items():
         terminal.say(f"Note: {name} is read as plain numbers; if {day} is a day, pass --date-format %Y%m%d.")
     return _table(rows, _with_kinds(columns, rows))
+
+
+def in_words(columns: Any) -> Iterator[str]:
+    """How images and dates were read."""
+    if columns.image is not None:
+        yield f"{columns.image.name} is read as images of {columns.image} pixels."
+    for name, dates in columns.dates.items():
+        yield f"{name} is read as {dates.words}."
 
 
 def read_again(path: Path, columns: Any, first: str | None, last: str | None) -> Table:

@@ -5,6 +5,7 @@ import difflib
 import fnmatch
 import json
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -161,7 +162,8 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
                 _refuse_input(column, name, int(wrong.argmax()))
             raise InputError(
                 f"Input {name!r} must hold numbers or dates; got {column.iloc[int(wrong.argmax())]!r}. If it says "
-                f"which series a row belongs to, pass --groups {name}; if its dates are unusual, pass --date-format."
+                f"which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are unusual, pass "
+                "--date-format."
             )
         found[name] = read
     if date_format is not None and not found:

@@ -4,6 +4,8 @@ import contextlib
 import gc
 import itertools
 import json
+import os
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,26 +19,38 @@ from gpbae.errors import GpbaeError, InputError, Interrupted
 
 class Given(NamedTuple):
     """What a fit was told: the names of the arguments that were said or typed (what else a model was fitted with was
-    chosen by the table), and the whole command."""
+    chosen by the table), the whole command, the folder in which it was typed, and which of its words are files, the
+    table before others."""
 
     names: list[str]
     command: str | None = None
+    folder: str | None = None
+    files: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
 def folder(out: Path) -> Iterator[None]:
-    """A folder to fit in; a fit that is refused before it keeps anything leaves none behind."""
+    """A folder to fit in; a fit that is refused before it keeps anything leaves none behind, nor any above it."""
     from gpbae.saving import storage
 
-    is_new = not out.exists()
-    storage.make_folder(out)
+    missing = [place for place in (out, *out.parents) if not place.exists()]
     try:
+        storage.make_folder(out)
         yield
     except GpbaeError:
-        if is_new:
-            with contextlib.suppress(OSError):  # something was kept
-                out.rmdir()
+        _remove([place for place in missing if place.exists()])
         raise
+
+
+def _remove(made: Sequence[Path]) -> None:
+    """Folders in which nothing was kept, the innermost first.  A lock that nobody holds is nothing."""
+    from gpbae.saving import storage
+
+    with contextlib.suppress(OSError):  # something was kept
+        for place in made:
+            if [file.name for file in place.iterdir()] == [storage.LOCK] and not storage.is_locked(place):
+                (place / storage.LOCK).unlink()
+            place.rmdir()
 
 
 @contextlib.contextmanager
@@ -64,7 +78,7 @@ def keep_given(given: Given, run: Path) -> None:
     from gpbae.saving import runfolder, storage
 
     if not (run / runfolder.GIVEN).exists():
-        content = {"command": given.command, "arguments": given.names}
+        content = {"command": given.command, "arguments": given.names, "folder": given.folder, "files": given.files}
         storage.write(run / runfolder.GIVEN, (json.dumps(content) + "\n").encode())
 
 
@@ -82,7 +96,8 @@ def given(run: Path) -> Given:
     try:
         found = json.loads(content)
         told = found if isinstance(found, dict) else {"arguments": found}
-        return Given([str(name) for name in told["arguments"]], told.get("command"))
+        files = tuple(str(file) for file in told.get("files", ()))
+        return Given([str(name) for name in told["arguments"]], told.get("command"), told.get("folder"), files)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(
             f"{file} is damaged; delete it and repeat the `gpbae fit` command, which writes it."
@@ -94,14 +109,24 @@ def command(run: Path) -> Any:
     from gpbae.answering import advice
 
     with contextlib.suppress(InputError, ValueError):
-        told = given(run).command
-        return None if told is None else advice.Typed(typed.shared(told), _free(run))
+        told = given(run)
+        if told.command is not None:
+            return advice.Typed(typed.here(typed.shared(told.command), told.folder, told.files), _free(run))
     return None
+
+
+def table(run: Path) -> str:
+    """The file that a run was fitted to, as a command takes it here; where nobody knows, its bare name."""
+    with contextlib.suppress(InputError):
+        told = given(run)
+        if told.files:
+            return typed.placed(told.files[0], told.folder)
+    return columns(run).table or "TABLE.csv"
 
 
 def _free(run: Path) -> str:
     """The name of a folder beside a run that nothing has yet."""
-    name = str(run).rstrip("/")
+    name = os.path.abspath(run) if run.name in ("", "..") else str(run)
     return next(found for number in itertools.count(2) if not Path(found := f"{name}-{number}").exists())
 
 
@@ -172,7 +197,8 @@ def sample(
             terminal.say(sentence)
         dates = {} if runfolder.columns(run) is None else columns(run).dates
         told = command(run)
-        terminal.warn([advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]])
+        sentences = [advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]]
+        terminal.warn(sentences, with_meanings=not quiet)
 
 
 def load(run: Path) -> tuple[Any, Any]:
@@ -215,7 +241,7 @@ def _no_run(folder: Path) -> str:
     else:
         found = (
             f"there is no {runfolder.COLUMNS} in it. Name the folder that was --out of a fit, or fit first: gpbae fit "
-            f"data.csv --inputs time --out {folder}"
+            f"data.csv --inputs time --out {shlex.quote(str(folder))}"
         )
     return f"{folder} does not hold a run of `gpbae fit`: {found}."
 

@@ -19,11 +19,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def warn(sentences: Sequence[str]) -> None:
+def warn(sentences: Sequence[str], with_meanings: bool = True) -> None:
     """What to be careful about, what to do about several things together, and what the words mean."""
     for words in sentences:
         say(words if words.startswith(TOGETHER) else f"Warning: {words}")
-    for word, meaning in glossary.meanings(" ".join(sentences)).items():
+    for word, meaning in glossary.meanings(" ".join(sentences)).items() if with_meanings else ():
         say(f"({word}: {meaning}.)")
 
 

@@ -49,7 +49,7 @@ def calibration(subject: Subject) -> Section:
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only, "
             "and a hump is usual: bands are those of a new measurement, and of these cells the model knows more. For "
-            "an honest test hide some cells: model.evaluate, or gpbae evaluate RUN."
+            f"an honest test hide some cells: model.evaluate, or gpbae evaluate {subject.run}."
         )
         num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
         what = "observed cells"

@@ -34,11 +34,12 @@ class Part:
 
 def model_page(
     model: Any, columns: Any = None, evaluation: Sequence[Mapping[str, Any]] = (), unfinished: str = "",
-    typed: Typed | None = None,
+    typed: Typed | None = None, run: str = "RUN",
 ) -> str:  # fmt: skip
     """The HTML of a fitted model's page; `evaluation` are the rows of a test on hidden cells (evaluation.json),
-    `unfinished` says how to go on with one that was stopped, `typed` what it was fitted by."""
-    subject = Subject(Overview(model, dates=getattr(columns, "dates", {})), columns, evaluation, unfinished, typed)
+    `unfinished` says how to go on with one that was stopped, `typed` what it was fitted by, `run` in which folder."""
+    view = Overview(model, dates=getattr(columns, "dates", {}))
+    subject = Subject(view, columns, evaluation, unfinished, typed, run)
     name, table = type(model).__name__, getattr(columns, "table", "")
     title = f"{name}, fitted to {table}" if table else f"{name}: a fitted model"
     return html(title, _lead(subject), [p.build(subject) for p in SECTIONS if p.applies(subject)])

@@ -25,6 +25,8 @@ class Subject:
     unfinished: str = ""
     typed: Typed | None = None
     """What it was fitted by, if that was a command."""
+    run: str = "RUN"
+    """The folder of its run, as a command takes it."""
 
     @property
     def model(self) -> Any:

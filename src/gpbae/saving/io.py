@@ -10,6 +10,7 @@ The code of a network of the user's own is not saved: it is passed again, `load(
 import importlib.metadata
 import os
 import platform
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -193,6 +194,7 @@ def _inside(folder: Path) -> Path:
         return folder
     storage.check_seal(folder, manifest)
     if not manifest.get("finished"):
-        raise InputError(f"The run in {folder} is not finished; `gpbae resume {folder}` goes on with it.")
+        resume = f"gpbae resume {shlex.quote(str(folder))}"
+        raise InputError(f"The run in {folder} is not finished; `{resume}` goes on with it.")
     storage.read(folder, f"model/{MANIFEST}", manifest["files"].get(f"model/{MANIFEST}", {}))
     return folder / "model"

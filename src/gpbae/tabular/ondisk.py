@@ -84,7 +84,7 @@ def from_parquet(path: Any, columns: list[str], to: Any) -> OnDisk:
                                         shape=(file.metadata.num_rows, len(columns)))  # fmt: skip
         start = 0
         for batch in file.iter_batches(batch_size=ROWS_AT_A_TIME, columns=columns):
-            table = batch.to_pandas()
+            table = batch.to_pandas(ignore_metadata=True)  # an index of pandas is a column here
             out[start : start + len(table)] = table[columns].to_numpy(np.float64, na_value=np.nan)
             start += len(table)
         out.flush()
