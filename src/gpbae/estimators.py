@@ -80,7 +80,8 @@ class BAE(Building, Streams, Inspection, Contract):
         With `run_dir` the run is kept in that folder as it goes: called again with the same data and arguments, it goes
         on after the last checkpoint, to the same draws as if it had never stopped.  `load(run_dir)` reads the model.
 
-        With y (and x) as `gpbae.tabular.OnDisk` the table stays on disk, however long it is, and its latents with it.
+        With y (and x) as `gpbae.tabular.OnDisk` the table stays on disk, however long it is; so do its latents, unless
+        the run is too short to come by every row a few times: then they are born anew at every sweep.
         """
         fresh = copy.copy(self)  # a fit that fails must not leave half of itself beside the draws of the last one
         fresh._fit(x, y, groups, run_dir)

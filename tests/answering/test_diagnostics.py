@@ -156,7 +156,8 @@ def test_a_table_of_nothing_has_no_rows_but_its_columns(rng):
 def test_moves_that_are_hardly_ever_accepted_are_named(rng):
     good = {"a": rng.standard_normal((4, 200))}
     assert any("accepted 3% of the time" in s for s in sentences(good, acceptance=0.03))
-    assert sentences(good, acceptance=0.8) == []
+    assert sentences(good, acceptance=0.8, latents_acceptance=0.8) == []
+    assert any("latents that rows keep on disk are accepted 3%" in s for s in sentences(good, latents_acceptance=0.03))
 
 
 def test_a_column_nobody_observed_is_named(rng):
@@ -192,6 +193,7 @@ TROUBLES = {
     "apart": (dict(scalars={"a": np.arange(4.0)[:, None] + np.linspace(0, 0.1, 50)}), "--set num_warmup=600"),
     "few": (dict(scalars={"a": np.sin(np.arange(200) / 30.0)[None].repeat(4, 0)}), "--set thinning=80"),
     "stuck": (dict(acceptance=0.1), "--set num_warmup=600"),
+    "stuck latents": (dict(latents_acceptance=0.1), "--set num_warmup=600"),
     "dead": (dict(dead=(1, 2)), "--set step_size=0.0062"),
     "crowded": (dict(jitter=np.array([2])), "--set num_inducing=16"),
     "unseen": (dict(unseen=["a", "b c"]), "--exclude 'a,b c'"),

@@ -1042,6 +1042,7 @@ WRONG = {
     "verify into no folder": (["verify", "--page", "{here}/absent/page.md"], 1, "name another one"),
     "bench into a file": (["bench", "--out", "{here}/done.csv"], 2, "done.csv"),
     "bench of nothing known": (["bench", "--only", "chains,nothing"], 2, "got nothing"),
+    "bench of nothing at all": (["bench", "--only", "growth", "--no-growth"], 2, "leave one out"),
     "demo into a file": (["demo", "--out", "{here}/done.csv"], 2, "done.csv"),
     "unknown dataset": (["data", "fetch", "nonsense"], 1, "got 'nonsense'"),
     # Of a run: {run} was fitted to time and id, a and b.

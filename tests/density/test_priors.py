@@ -228,6 +228,21 @@ def test_every_component_of_a_mixture_is_as_likely_as_any():
             np.testing.assert_allclose(shares.mean(axis=0), 1 / num_components)
 
 
+@pytest.mark.parametrize("name", checks.ROWWISE)
+def test_the_spread_of_a_row_is_that_of_its_density(name):
+    prior, hyper, values, local, batch = world(name)
+    law = prior.law(hyper, batch)
+    mean, sd = (np.broadcast_to(a, local.shape) for a in law.spread(values))
+    axis = np.linspace(-8.0, 8.0, 401)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_rows = jax.jit(lambda grid: jax.lax.map(lambda z: law.log_rows(values, jnp.broadcast_to(z, local.shape)), grid))
+    weight = np.exp(np.asarray(log_rows(jnp.asarray(grid)))) * (axis[1] - axis[0]) ** 2
+    np.testing.assert_allclose(weight.sum(axis=0), 1.0, rtol=1e-5)
+    first = weight.T @ grid
+    np.testing.assert_allclose(first, mean, atol=1e-4)
+    np.testing.assert_allclose(np.sqrt(weight.T @ grid**2 - first**2), sd, rtol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["normal", "sparse", "full", "full, whitened"])
 def test_seeds_are_standard_normal_coordinates_of_the_latents(name):
     """There and back, and log p(ε) = log p(z | v) + log |dz/dε|."""

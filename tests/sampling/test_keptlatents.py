@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import types
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_a_kill_while_the_file_takes_a_journal_is_mended_by_the_checkpoint(taken
     block(kept, 1)
     arrays, expected = kept.arrays(), all_of(kept)
     if taken != "nothing":
-        kept.stamp[0] = arrays["kept.checkpoint"]
+        kept.stamp[1] = arrays["kept.checkpoint"]
     some = {"half": 5, "all": None}.get(taken, 0)
     kept.values[arrays["kept.places"][:some]] = arrays["kept.latents"][:some]
     block(kept, 2)  # and what came after it
@@ -129,8 +130,18 @@ def test_a_file_that_is_not_that_of_the_checkpoint_is_refused(damage, tmp_path):
     damage(tmp_path / keptlatents.FILE)
     with pytest.raises(InputError, match=r"belongs to the checkpoint; got"):
         made(tmp_path, begun=False).go_on(kept.arrays())
-    with pytest.raises(InputError, match="begun by another release"):
+    with pytest.raises(InputError, match="begun by another release: begin anew in another folder"):
         made(tmp_path, begun=False).go_on({})
+
+
+def test_the_file_of_another_run_is_refused_though_its_checkpoints_have_the_same_numbers(tmp_path):
+    one, other = made(tmp_path / "one"), made(tmp_path / "other")
+    for kept in (one, other):
+        block(kept, 0)
+        arrays = checkpoint(kept)
+    shutil.copy(one.path, other.path)
+    with pytest.raises(InputError, match=r"belongs to the checkpoint; got that of another run"):
+        made(tmp_path / "other", begun=False).go_on(arrays)
 
 
 def test_a_full_disk_is_told_before_the_first_sweep_and_leaves_nothing(tmp_path, monkeypatch):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import checks
 from gpbae.likelihoods import Gaussian
+from gpbae.priors import Batch
 from gpbae.sampling import redraw
 
 OPTIMISED = True
@@ -65,6 +67,36 @@ def test_a_bent_decoder_keeps_its_posterior(noise, move):
     z = moved(move, jnp.asarray(start)[:, None], 0 * ones, ones, decode, y, jnp.ones((NUM, 2), bool), noise)
     assert stats.kstest(z[:, 0], lambda t: np.interp(t, grid, cdf)).pvalue > 1e-3
     assert np.mean(z[:, 0] != start) > 0.5
+
+
+def test_a_mixture_in_the_place_of_a_normal_prior_is_kept_by_moves_that_are_told_its_spread():
+    """As a deep prior has: its mean and variance propose, its density decides."""
+    prior, ones = checks.deep_prior(), jnp.ones((NUM, 1))
+    hyper, values = checks.perturbed(prior.init(jax.random.key(0), 1), 3)
+    batch = Batch(1.3 * ones, ones, ones > 0, ones[:, 0] > 0, jnp.zeros(NUM, int), jnp.arange(NUM)[None], jnp.ones(()))
+    law = prior.law(hyper, batch)
+    log_rows, (mean, sd) = lambda z: law.log_rows(values, z), law.spread(values)
+    axis = np.linspace(-8.0, 8.0, 401)
+    first, second = np.meshgrid(axis, axis, indexing="ij")
+    one = prior.law(hyper, Batch(*(a[:1] for a in batch[:5]), jnp.zeros((1, 1), int), jnp.ones(())))
+    grid = jnp.asarray(np.stack([first, second], axis=-1).reshape(-1, 2))
+    log_p = jax.lax.map(lambda z: one.log_rows(values, z[None])[0] - 0.5 * (z[0] + z[1] - 1.0) ** 2, grid)
+    weight = np.exp(np.asarray(log_p))
+    weight /= weight.sum()
+    chosen = np.random.default_rng(0).choice(len(weight), NUM, p=weight)
+    start = np.asarray(grid)[chosen] + (axis[1] - axis[0]) * np.random.default_rng(1).uniform(-0.5, 0.5, (NUM, 2))
+    likelihood = Gaussian(1.0)
+    given = redraw.Given(log_rows, mean, sd**2, lambda z: jnp.sum(z, axis=1, keepdims=True),
+                         lambda eta: likelihood.log_prob(ones, ones > 0, eta))  # fmt: skip
+    z, accepted = jnp.asarray(start), []
+    for number in range(10):
+        z, _, moved = redraw.move(jax.random.key(number), z, given)
+        accepted.append(moved)
+    for column in (0, 1):
+        cdf = np.cumsum(weight.reshape(first.shape).sum(axis=1 - column))
+        law_of = lambda t, cdf=cdf: np.interp(t, axis + (axis[1] - axis[0]) / 2, cdf)  # noqa: E731
+        assert stats.kstest(np.asarray(z)[:, column], law_of).pvalue > 1e-3
+    assert np.mean(accepted) > 0.3
 
 
 @every_move

@@ -8,18 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import runs
-from gpbae import BAE, SGPBAE, load
+from gpbae import BAE, DSGPBAE, SGPBAE, load
 from gpbae.errors import InputError
 from gpbae.kernels import RBF
 from gpbae.likelihoods import Gaussian
 from gpbae.processes import distributed
-from gpbae.sampling import keptlatents, outofcore, sghmc, visits
+from gpbae.sampling import keptlatents, outofcore, sghmc, stiffness, visits
 from gpbae.sampling.batches import StreamBatch
 from gpbae.sampling.keptlatents import KeptLatents
 from gpbae.saving import runfolder
@@ -103,6 +104,63 @@ def test_kept_latents_have_the_law_of_their_rows(monkeypatch):
     assert abs(apart) < 4 * np.sqrt(2) * error
 
 
+SMALL = np.random.default_rng(0).standard_normal((256, 1)) @ np.array([[1.0, -1.0, 1.0]])
+SMALL = SMALL + 1.2 * np.random.default_rng(1).standard_normal(SMALL.shape)
+
+
+def linear(**changes):
+    """One latent, of which cells say so little that most of the decoder's gradient is the noise of latents."""
+    arguments = dict(latent_dim=1, decoder="linear", encoder="linear", standardise=False, num_chains=1, num_warmup=300,
+                     num_samples=300, thinning=5, sampler_steps=10, encoder_steps=1, num_map_steps=50,
+                     likelihood=Gaussian(noise=1.2, learn_noise=False), latents="persistent",
+                     progress=False)  # fmt: skip
+    return BAE(**arguments | changes)
+
+
+@pytest.mark.parametrize("batch_size", [256, 64])
+def test_gradient_noise_is_that_of_drawn_rows_and_that_of_drawn_latents(batch_size):
+    """Var e = (N²/B) [(1 − B/N) V_rows + V_latents], with latents of a linear decoder drawn from their normal law."""
+    estimator, N = linear(batch_size=batch_size), len(SMALL)
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(None, SMALL, None)
+    batching = StreamBatch(batch_size, N, unseen=1 - batch_size / N)
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True,
+                               visits=plan.sampler_steps)  # fmt: skip
+    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    state, encoder = jax.tree.map(lambda a: a[0], (chains.sampler, chains.encoder))
+    decoder = jax.tree.map(lambda a: a + 0.7, state.position.shared["decoder"])
+    shared = {**state.position.shared, "decoder": decoder}
+    state = state._replace(position=state.position._replace(shared=shared))
+    given = model, plan, table, eqx.combine(encoder, static), state, jnp.asarray(1.0)
+    keys = jax.random.split(jax.random.key(0), 30)
+    found = jax.jit(lambda keys: jax.lax.map(lambda k: stiffness._gradient_noise(*given, k).shared["decoder"], keys))
+
+    y = jnp.asarray(SMALL)
+
+    def decode(decoder, z):
+        return model.decode({**shared, "decoder": decoder}, z[None])[0].astype(jnp.float64)
+
+    start = decode(decoder, jnp.zeros(1))
+    slope = decode(decoder, jnp.ones(1)) - start
+    precision = 1 + jnp.sum(slope**2) / 1.2**2
+    mean = ((y - start[None]) @ slope / 1.2**2 / precision)[:, None]
+    z = mean[None] + jax.random.normal(jax.random.key(1), (300, N, 1)) / jnp.sqrt(precision)
+    energy = lambda decoder, y, z: 0.5 * jnp.sum((y - decode(decoder, z)) ** 2) / 1.2**2  # noqa: E731
+    of_rows = jax.vmap(jax.grad(energy), (None, 0, 0))
+    drawn = jax.lax.map(lambda z: of_rows(decoder, y, z), z)
+    for measured, g in zip(jax.tree.leaves(found(keys)), jax.tree.leaves(drawn), strict=True):
+        measured, g = np.asarray(measured, float), np.asarray(g, float)
+        of_latents, of_drawn = np.var(g, axis=0).mean(axis=0), np.var(g.mean(axis=0), axis=0)
+        expected = N**2 / batch_size * ((1 - batch_size / N) * of_drawn + of_latents)
+        error = np.std(measured, axis=0) / np.sqrt(len(keys))
+        assert np.all(np.abs(np.mean(measured, axis=0) - expected) < 4 * error + 0.02 * expected)
+
+
+def test_a_table_no_larger_than_a_batch_is_not_hot():
+    """All of the noise comes from latents then; allowed for with 1 − B/N, the decoder had a temperature of 1.13."""
+    temperature, error = linear().fit(None, OnDisk(SMALL)).kinetic_temperatures_()["decoder"]
+    assert error < 0.025 and abs(temperature - 1) < 4 * error
+
+
 def test_the_noise_of_a_long_table_settles_and_is_not_hot():
     """A batch that stays for a sweep lets it creep for hundreds of sweeps, which its temperature shows: 2 and more."""
     rng = np.random.default_rng(5)
@@ -180,12 +238,63 @@ def test_rows_keep_latents_by_themselves_where_a_run_comes_by_often(monkeypatch)
     assert visits_of(N, latents="auto") == 3  # 14 sweeps of 3 batches of 32 rows
     assert visits_of(10 * N, latents="auto") == visits_of(N, latents="auto", num_samples=1, num_warmup=1) == 0
     assert visits_of(10**9) == 3 and visits_of(N, latents="amortised") == 0
-    monkeypatch.setattr(outofcore, "LARGEST_BLOCK", 2 * 2 * 32 * 3 * 4)  # two chains, two sweeps, four batches
-    assert visits_of(N, sampler_steps=12) == 4 and visits_of(N, sampler_steps=7) == 1
+    monkeypatch.setattr(outofcore, "LARGEST_BLOCK", 2 * 32 * 3 * 4)  # two chains, four batches
+    assert visits_of(N, latents="auto", sampler_steps=4) == 4 and visits_of(N, latents="auto", sampler_steps=5) == 0
+    with pytest.raises(InputError, match=r"at most 768 cells; got 960 .* Make one of these smaller"):
+        tiny(sampler_steps=5).fit(X, OnDisk(Y))
     monkeypatch.setattr(distributed, "is_on", lambda: True)
     assert visits_of(N, latents="auto") == 0
     with pytest.raises(InputError, match="kept by one process; got several"):
         tiny().fit(X, OnDisk(Y))
+
+
+@pytest.mark.parametrize("latents", ["persistent", "amortised"])
+def test_a_block_that_is_too_large_for_memory_is_computed_in_parts(latents, monkeypatch):
+    """Every step sees another batch whatever the columns, and draws are those of the whole block but for rounding."""
+    whole = tiny(latents=latents, num_warmup=4, num_samples=2).fit(X, OnDisk(Y))
+    seen, gathered = [], outofcore.Feed._in_turn
+    monkeypatch.setattr(outofcore.Feed, "_in_turn", lambda *a: (seen.append(r.mask.shape) or r for r in gathered(*a)))
+    visits_of_a_sweep = 3 if latents == "persistent" else 1
+    monkeypatch.setattr(outofcore, "LARGEST_BLOCK", 2 * 32 * 3 * visits_of_a_sweep)
+    parts = tiny(latents=latents, num_warmup=4, num_samples=2).fit(X, OnDisk(Y))
+    assert len(seen) == 8 and all(shape[1] == 1 for shape in seen)  # as many as sweeps
+    if latents == "persistent":
+        assert all(shape == (2, 1, 3, 32, 3) for shape in seen) and parts.plan_.stay == 1
+    for a, b in zip(jax.tree.leaves(parts.draws_), jax.tree.leaves(whole.draws_), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("phase", ["warm-up", "sampling"])
+def test_latents_that_are_not_finite_never_reach_the_file(phase, monkeypatch):
+    """Those of the last visit of a block are the chain's; of a visit before, nothing but the file would know."""
+    written, write, run_block, events = [], KeptLatents.write, visits.run_block, []
+
+    def broken_once(*given):
+        chains, report, latents = run_block(*given)
+        seen = sum(event["phase"] == phase for event in events)
+        told = any(event["phase"] in ("back-off", "dead") for event in events)
+        return chains, report, latents.at[1, 0].set(jnp.nan) if seen == 1 and not told else latents
+
+    def spy(kept, visited, latents, sound):
+        written.append(latents[sound])
+        write(kept, visited, latents, sound)
+
+    monkeypatch.setattr(visits, "run_block", broken_once)
+    monkeypatch.setattr(KeptLatents, "write", spy)
+    found = tiny(progress=events.append).fit(X, OnDisk(Y))
+    assert len(written) == 7 and all(np.isfinite(latents).all() for latents in written)
+    trouble = [event for event in events if event["phase"] in ("back-off", "dead")]
+    assert len(trouble) == 1 and trouble[0]["because"] == "the variables latents"
+    assert found.dead_chains_.tolist() == ([1] if phase == "sampling" else [])
+
+
+def test_a_deep_prior_is_fitted_from_disk_and_its_kept_latents_move():
+    arguments = dict(latent_dim=2, num_inducing=4, num_propagations=2, decoder="linear", encoder="linear", num_chains=1,
+                     num_warmup=6, num_samples=4, thinning=2, sampler_steps=3, encoder_steps=2, num_map_steps=10,
+                     batch_size=32, latents="persistent", progress=False)  # fmt: skip
+    model = DSGPBAE(**arguments).fit(X, OnDisk(Y))
+    assert np.isfinite(model.impute(X[:8], Y[:8]).filled).all()
+    assert 0.2 < model._acceptance("latents_acceptance") <= 1 and model._acceptance() is None
 
 
 def test_a_batch_has_no_row_twice():

@@ -14,6 +14,7 @@ from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, load
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
 from gpbae.likelihoods import Bernoulli, Gaussian, StudentT
+from gpbae.sampling import batches, inference
 from gpbae.saving import io, storage, values
 from kept import assert_survives
 
@@ -215,6 +216,47 @@ def test_a_type_may_move_within_its_package(saved, copy):
 
     rewrite(copy, lengthen)
     np.testing.assert_array_equal(load(copy).predict(X).mean, saved[0].predict(X).mean)
+
+
+OF_VERSION_2 = {
+    "inference.Plan": {"batching", "sampler_steps", "encoder_steps", "amortised", "refresh", "collapsed",
+                       "learning_rate"},
+    "batches.StreamBatch": {"size", "num_rows"},
+    "likelihoods.Gaussian": {"log_noise", "learn_noise", "per_column"},
+    "likelihoods.Bernoulli": set(),
+    "likelihoods.StudentT": {"log_scale", "log_excess", "learn_scale", "learn_freedom"},
+}  # fmt: skip
+LATER = {
+    "a model": None,
+    "a stream": inference.Plan(batches.StreamBatch(4, 9), 3, 3, True, False),
+    "yes and no": Bernoulli(),
+    "outliers": StudentT(),
+}
+
+
+def of_version_2(node):
+    """As it was written before fields were added."""
+    if isinstance(node, list):
+        return [of_version_2(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if (known := OF_VERSION_2.get(node.get("type", ""))) is not None:
+        node = node | {"fields": {name: value for name, value in node["fields"].items() if name in known}}
+    return {name: of_version_2(value) for name, value in node.items()}
+
+
+@pytest.mark.parametrize("what", LATER)
+def test_what_was_saved_before_fields_were_added_is_read(what, saved, copy):
+    assert set(OF_VERSION_2) == set(values.SINCE_VERSION_2)
+    if LATER[what] is None:
+        rewrite(copy, lambda m: m.update(of_version_2(m)))
+        np.testing.assert_array_equal(load(copy).impute(None, Y).samples, saved[0].impute(None, Y).samples)
+        return
+    writer = values.Writer()
+    node = writer.write(LATER[what])
+    older = of_version_2(node)
+    assert older != node
+    assert eqx.tree_equal(values.Reader(writer.arrays, {}).read(older), LATER[what])
 
 
 TAMPERED = {

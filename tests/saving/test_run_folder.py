@@ -196,6 +196,13 @@ def test_draws_linked_elsewhere_are_refused(copy, tmp_path):
     assert "points out of the folder" in refused(copy, runfolder.CHUNKS)
 
 
+def test_latents_linked_elsewhere_are_refused_and_their_target_is_left_alone(copy, tmp_path):
+    (tmp_path / "elsewhere").write_text("precious")
+    (copy / keptlatents.FILE).symlink_to(tmp_path / "elsewhere")
+    assert "points out of the folder" in refused(copy, keptlatents.FILE)
+    assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
 def reseal(folder, change):
     manifest = json.loads((folder / storage.MANIFEST).read_text())
     del manifest["checksum"]
@@ -436,13 +443,18 @@ def test_a_network_of_your_own_is_resumed_in_python(tmp_path):
 
 def test_what_is_not_finite_is_named():
     terms = {"latents": jnp.array([1.0, jnp.nan]), "likelihood": jnp.array([1.0, -jnp.inf])}
-    report = Report(terms, None, jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+    report = Report(terms, None, *jnp.zeros((4, 2)))
     position = Position({"prior": {"kernel": jnp.ones((2, 1))}}, None, jnp.array([[0.0, 0.0], [jnp.nan, 0.0]]))
     keys = jax.random.split(jax.random.key(0), 2)
     chains = Chain(sghmc.init(position), None, None, Refresh({}, jnp.zeros(2), jnp.zeros(2)), None, keys, jnp.zeros(2))
     words = health.culprits_of(chains, report, np.array([False, True]))
     assert words == "the terms likelihood, latents and the variables latents"
     assert health.finite_chains(chains, report).tolist() == [True, False]
+    left, sound = np.array([[[0.0], [np.inf]], [[0.0], [1.0]]]), jax.tree.map(jnp.zeros_like, (position, terms))
+    chains, report = chains._replace(sampler=sghmc.init(sound[0])), report._replace(terms=sound[1])
+    assert health.finite_chains(chains, report).all()  # of rows that come again, those of the last visit only
+    assert health.finite_chains(chains, report, left).tolist() == [False, True]
+    assert health.culprits_of(chains, report, np.array([True, False]), left) == "the variables latents"
 
 
 def test_a_hopeless_step_size_names_what_broke():
@@ -458,8 +470,8 @@ def test_a_chain_that_dies_leaves_the_others_as_they_were(phase, tmp_path, monke
     """It is stopped at its last good block, left out of every answer, and named; also after a resume."""
     seen, finite_chains = ["compiling"], run.finite_chains
 
-    def one_is_not(chains, report):
-        return finite_chains(chains, report) & ((np.arange(3) != 1) | (seen[-1] != phase))
+    def one_is_not(*told):
+        return finite_chains(*told) & ((np.arange(3) != 1) | (seen[-1] != phase))
 
     def listen(event):
         seen.append(event["phase"] if event["phase"] in ("warm-up", "sampling") else seen[-1])
@@ -483,13 +495,27 @@ def test_a_chain_that_dies_leaves_the_others_as_they_were(phase, tmp_path, monke
 
 def test_rows_on_disk_go_on_when_the_first_chain_has_died(monkeypatch):
     asked = []
-    feed = types.SimpleNamespace(block=lambda sweep, num: asked.append((sweep, num)))
-    monkeypatch.setattr(run.streamed, "run_block", lambda *_: None)
-    parts = dict.fromkeys(("model", "plan", "table", "static"))
-    sampler = types.SimpleNamespace(feed=feed, chains=types.SimpleNamespace(sweep=jnp.array([4, 9])), **parts,
-                                    latents=keptlatents.Latents(), _settings=lambda: None)  # fmt: skip
-    run.Sampler._block(sampler, np.ones(3), False)
+    rows = types.SimpleNamespace(mask=np.ones((2, 3, 5)))
+    feed = types.SimpleNamespace(block=lambda sweep, num: asked.append((sweep, num)) or (None, [rows]))
+    monkeypatch.setattr(run.streamed, "run_block", lambda *_: (None, jnp.zeros(2)))
+    sampler = types.SimpleNamespace(chains=types.SimpleNamespace(sweep=jnp.array([4, 9])),
+                                    latents=keptlatents.Latents(), _given=lambda *_: ())  # fmt: skip
+    run.Sampler._block_from_disk(sampler, feed, np.ones(3), False)
     assert asked == [(9, 3)]
+
+
+def test_draws_are_kept_once_though_the_file_of_latents_fails():
+    """The checkpoint that holds them is on the disk by then, and the next one must not hold them again."""
+
+    def fails(arrays):
+        raise GpbaeError("Could not write")
+
+    moment = types.SimpleNamespace(chunk=lambda: {"draw.0": 1}, arrays=dict, counters={}, fresh=["a draw"], kept={})
+    sampler = types.SimpleNamespace(last=moment, chunks=[], fresh=["a draw", "a later one"], keeper=checkpoint.Keeper(),
+                                    latents=types.SimpleNamespace(flush=lambda: None, settle=fails))  # fmt: skip
+    with pytest.raises(GpbaeError, match="Could not write"):
+        run.Sampler._save(sampler)
+    assert sampler.chunks == [{"draw.0": 1}] and sampler.fresh == ["a later one"]
 
 
 def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):

@@ -1,6 +1,7 @@
 """The benchmark runs and says what it measured; how long it took is never asserted."""
 
 import json
+import os
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from gpbae import report
 from gpbae.errors import GpbaeError
 from gpbae.networks import MLP, Conv
+from gpbae.processes import compiled
 from gpbae.speed import apart, bench, disk, growth, pictures, questions, shapes, starts, steps, tables, targets
 
 OPTIMISED = True
@@ -111,6 +113,22 @@ def test_what_was_wanted_stands_beside_what_was_found():
     shown = tables.table("Steps", tables.STEPS, ROWS["steps"])
     assert shown.header[-2:] == ("target", "met") and shown.rows[0][-2:] == ("≤ 1.3 × products", "no")
     assert ("jura, chains", "2.25 ×", "≤ 2.2 × one chain", "no") in tables.summary(ROWS["chains"]).rows
+
+
+def test_a_quick_look_judges_nothing():
+    whole, quick = (bench.shown_of("steps", ROWS["steps"], is_quick)[0] for is_quick in (False, True))
+    assert [row[:-1] for row in quick.rows] == [row[:-1] for row in whole.rows]
+    assert {row[-1] for row in quick.rows} == {"quick"} and {row[-1] for row in whole.rows} == {"yes", "no"}
+    assert {row[-1] for row in tables.summary(ROWS["chains"], quick=True).rows} == {"quick"}
+    other = tables.table("Sweeps from disk", tables.DISK, [made_up("latents born", rows=3)])
+    assert tables.unjudged(other) is other
+
+
+def test_what_is_measured_apart_compiles_whatever_the_command_line_keeps(monkeypatch):
+    for name in compiled.SETTINGS:
+        monkeypatch.setenv(name, "/nowhere")
+    assert apart.called(os.getenv, compiled.SETTINGS[0]) is None and apart.called(os.getenv, "PATH")
+    assert [os.environ[name] for name in compiled.SETTINGS] == ["/nowhere"] * 3
 
 
 def test_every_target_is_of_something_that_is_measured():

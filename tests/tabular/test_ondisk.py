@@ -89,24 +89,33 @@ def test_parquet_is_copied_column_by_column(files, monkeypatch):
         ondisk.from_parquet(files / "y.parquet", ["d"], files / "copy.npy")
 
 
-def make_feed(num_chains=2, threads=None):
+def make_feed(num_chains=2, threads=None, at_once=None):
     def gather(numbers):
         if threads is not None:
             threads.append(threading.current_thread().name)
         return Rows(numbers, numbers, numbers, numbers)
 
-    return Feed(gather, ondisk.independent(50, 4), num_chains, seed=0)
+    return Feed(gather, ondisk.independent(50, 4), num_chains, 0, at_once)
 
 
 def test_every_sweep_of_every_chain_has_rows_of_its_own_however_it_is_asked():
-    threads = []
-    feed = make_feed(threads=threads)
-    first, second = feed.block(0, 3), feed.block(3, 3)
-    feed.close()
-    assert "Main" in threads[0] and "gpbae-rows" in threads[1]  # the second was fetched while the first was in use
-    whole = make_feed(num_chains=3).numbers(0, 6)
-    np.testing.assert_array_equal(np.concatenate([first.x, second.x], axis=1), whole[:2])
-    assert len({tuple(rows) for rows in whole.reshape(-1, 4)}) == 18
+    whole = make_feed(num_chains=3).numbers(0, 8)
+    for at_once in (None, 2, 1):
+        threads, drawn = [], []
+        feed = make_feed(threads=threads, at_once=at_once)
+        draw = feed.draw
+        feed.draw = lambda rng, draw=draw, drawn=drawn: drawn.append(1) or draw(rng)
+        for start in (0, 4):
+            numbers, parts = feed.block(start, 4)
+            some = list(parts)
+            assert [part.x.shape[1] for part in some] == [at_once or 4] * (4 // (at_once or 4))
+            np.testing.assert_array_equal(np.concatenate([part.x for part in some], axis=1), numbers)
+            np.testing.assert_array_equal(numbers, whole[:2, start : start + 4])
+            assert feed.coming[0] == (start + 4, 4)  # the next are fetched while these are in use
+        feed.close()
+        assert all("gpbae-rows" in name for name in threads)
+        assert len(drawn) <= 2 * 3 * 4  # which rows they are is found once for each block
+    assert len({tuple(rows) for rows in whole.reshape(-1, 4)}) == 24
     counts = np.bincount(make_feed(num_chains=1).numbers(0, 2000).ravel(), minlength=50)
     assert abs(counts - 160).max() < 5 * np.sqrt(160)
 

@@ -113,7 +113,7 @@ def stale_momentum(patch):
         local = model.prior.law(state.position.shared["prior"], batch).coordinates(z)
         return state._replace(position=state.position._replace(local=local))
 
-    patch.setattr(inference, "_born_from_encoder", born)
+    patch.setattr(inference, "_reborn", born)
 
 
 def mean_of_logs(patch):

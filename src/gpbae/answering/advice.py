@@ -30,6 +30,7 @@ class Trouble(Enum):
     DISAGREEMENT = auto()
     FEW_DRAWS = auto()
     STUCK_KERNEL = auto()
+    STUCK_LATENTS = auto()
     CROWDED_INPUTS = auto()
     VAGUE_INPUTS = auto()
 
@@ -65,6 +66,7 @@ REMEDIES: dict[Trouble, Callable[[Settings], Settings]] = {
     Trouble.DISAGREEMENT: _longer_warmup,
     Trouble.FEW_DRAWS: _more_draws,
     Trouble.STUCK_KERNEL: _longer_warmup,
+    Trouble.STUCK_LATENTS: _longer_warmup,
     Trouble.CROWDED_INPUTS: _less_crowded,
     Trouble.VAGUE_INPUTS: lambda now: {"num_inducing": 2 * now["num_inducing"]},
 }

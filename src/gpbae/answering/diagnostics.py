@@ -45,6 +45,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_clamp_words(facts["fraction_clamped"], now),
         *_mixing_words(frame, facts["num_chains"] + len(facts["dead"]), now),
         *_acceptance_words(facts.get("acceptance"), now),
+        *_latents_words(facts.get("latents_acceptance"), now),
         *_dead_words(facts["dead"], facts.get("because", {}), now),
         *_jitter_words(np.asarray(facts.get("jitter", 0)), now),
         *_unseen_words(facts.get("unseen", ()), facts.get("of_images", False)),
@@ -110,6 +111,16 @@ def _acceptance_words(acceptance, now):
         return []
     words = f"Moves of the kernel and the inducing inputs are accepted {acceptance:.0%} of the time: they hardly move."
     return [(words, advice.on(Trouble.STUCK_KERNEL, now))]
+
+
+def _latents_words(acceptance, now):
+    if acceptance is None or acceptance >= SMALLEST_ACCEPTANCE:
+        return []
+    words = (
+        f"Moves of the latents that rows keep on disk are accepted {acceptance:.0%} of the time: they hardly move. "
+        "Their temperature does not show it, for every visit gives them a new momentum."
+    )
+    return [(words, advice.on(Trouble.STUCK_LATENTS, now))]
 
 
 def _unseen_words(columns, of_images):

@@ -47,6 +47,7 @@ class Inspection(Fitted):
         frame = diagnostics.table(self.scalars_(dates), self.kinetic_temperatures_())
         facts = {"temperature": self.temperature, "fraction_clamped": self.fraction_clamped_, "dead": self.dead_chains_,
                  "num_chains": self.num_chains_, "acceptance": self._acceptance(),
+                 "latents_acceptance": self._acceptance("latents_acceptance"),
                  "unseen": self._unseen(), "of_images": self._of_images(), "jitter": self._jitter(),
                  "because": self._why_dead(),
                  "by_inputs": self._by_inputs(), "now": self._now()}  # fmt: skip
@@ -94,9 +95,10 @@ class Inspection(Fitted):
         events = [event for event in self.history_ if event["phase"] == "dead"]
         return {chain: event["because"] for event in events for chain in event["chains"]}
 
-    def _acceptance(self) -> float | None:
-        """Mean acceptance of the trajectories that refresh hyper-parameters, None where there are none."""
-        found = [a for event in self.history_ if (a := event.get("acceptance")) is not None]
+    def _acceptance(self, of: str = "acceptance") -> float | None:
+        """Mean acceptance of the trajectories that refresh hyper-parameters, or of the moves of latents that are kept
+        on disk; None where there are none."""
+        found = [a for event in self.history_ if (a := event.get(of)) is not None]
         return float(np.mean(found)) if found else None
 
     def to_arviz(self):

@@ -55,7 +55,8 @@ def bench(
     """Measure speed on this machine, against what was wanted: sampler and encoder steps beside their bare matrix
     products, chains, starting, answers to many rows, tables on disk, and growth with every size.
 
-    Writes results.json, the tables (tables.md), pictures and report.html."""
+    Writes results.json, the tables (tables.md), pictures and report.html anew: results of an earlier run in the same
+    folder are replaced. With --quick no target is judged."""
     from gpbae.processes import devices
     from gpbae.saving import storage
     from gpbae.speed import bench as speed
@@ -65,7 +66,7 @@ def bench(
     devices.use_cores()
     storage.make_folder(out)
     found = speed.run(names, quick, out, terminal.say, _shown)
-    wanted = tables.summary([row for rows in found.values() for row in rows])
+    wanted = tables.summary([row for rows in found.values() for row in rows], quick)
     if wanted.rows:
         _shown(wanted)
     terminal.say(f"Written to {out}: open {out / 'report.html'} in a browser.")
@@ -80,7 +81,10 @@ def _sections(only: str | None, known: list[str], with_growth: bool) -> list[str
             f"expected some of {', '.join(known)}, separated by commas; got {', '.join(unknown) or 'none'}.",
             param_hint="--only",
         )
-    return [name for name in known if name in asked and (with_growth or name != "growth")]
+    names = [name for name in known if name in asked and (with_growth or name != "growth")]
+    if not names:
+        raise typer.BadParameter("expected a section to measure; got --only growth with --no-growth: leave one out.")
+    return names
 
 
 def _shown(table: "report.Table") -> None:

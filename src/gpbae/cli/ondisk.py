@@ -142,12 +142,14 @@ class Fit(NamedTuple):
         if self.quiet:
             return
         num_cells = sum(0 if part is None else part.shape[1] for part in xy)
-        num_visits = outofcore.num_visits_of_a_sweep(estimator, (num_rows, *xy[1].shape[1:]))
+        shape = (num_rows, *xy[1].shape[1:])
+        num_visits = outofcore.num_visits_of_a_sweep(estimator, shape)
+        at_once = outofcore.sweeps_at_once(estimator, shape) * (num_visits or 1)
         latents = "every row keeps its latents, on disk too," if num_visits else "latents are amortised,"
         terminal.say(
             f"The table stays on disk: {self._most}{num_rows} rows in {self.out / tablefolder.TABLE}, of which the "
             f"chains see some at a time; {latents} and memory stays below about "
-            f"{memory(estimator, num_cells, num_visits or 1) / 1e9:.1f} GB, however many rows there are."
+            f"{memory(estimator, num_cells, at_once) / 1e9:.1f} GB, however many rows there are."
         )
 
     @property
@@ -166,11 +168,11 @@ class Fit(NamedTuple):
             )
 
 
-def memory(estimator: Any, num_cells: int, num_visits: int) -> int:
+def memory(estimator: Any, num_cells: int, num_batches: int) -> int:
     """Bytes that a fit takes at most, more or less: libraries, the piece that is copied, the sample and what is found
-    from it, and rows of three blocks of sweeps."""
-    block = estimator.num_chains * estimator.thinning * (estimator.batch_size or outofcore.BATCH) * num_visits
-    return LIBRARIES + OF_TEXT * copying.CELLS_AT_A_TIME + 8 * num_cells * (8 * outofcore.SAMPLE + 3 * block)
+    from it, and rows of three times as many batches of each chain as are computed at once."""
+    rows = estimator.num_chains * (estimator.batch_size or outofcore.BATCH) * num_batches
+    return LIBRARIES + OF_TEXT * copying.CELLS_AT_A_TIME + 8 * num_cells * (8 * outofcore.SAMPLE + 3 * rows)
 
 
 def latents_bytes(estimator: Any, shape: tuple[int, ...]) -> int:

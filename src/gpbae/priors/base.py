@@ -65,6 +65,11 @@ class AbstractLaw(eqx.Module):
         """The same row by row, where rows are independent given the values."""
         raise NotImplementedError(f"rows of {type(self).__name__} are not independent")
 
+    def spread(self, values: Any) -> tuple[Array, Array]:
+        """Mean and standard deviation of the rows' local coordinates given the values, where rows are independent given
+        these; numbers, where all are alike."""
+        raise NotImplementedError(f"rows of {type(self).__name__} are not independent")
+
     @abc.abstractmethod
     def latents(self, local: Latents) -> Latents:
         """The latents that local coordinates stand for."""

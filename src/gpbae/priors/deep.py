@@ -26,6 +26,10 @@ class DeepLaw(AbstractLaw):
     def log_rows(self, values, local):
         return _log_mixture(local, _means(self.projections, values, self.slot), self.variance)
 
+    def spread(self, values):
+        mean, variance = _matched(Marginals(_means(self.projections, values, self.slot), self.variance))
+        return mean, jnp.sqrt(variance)
+
     def latents(self, local):
         return local
 
@@ -46,11 +50,7 @@ class DeepLaw(AbstractLaw):
         return self._sparse().seeds(values, local)
 
     def placed(self, values, seeds):
-        """Of a mixture, coordinates with its mean and variance: near its law, not standard normal."""
-        if self.last is not None:
-            return self.last.placed(values, seeds)
-        mean, variance = _matched(Marginals(_means(self.projections, values, self.slot), self.variance))
-        return mean + jnp.sqrt(variance) * seeds, 0.5 * jnp.sum(jnp.log(variance))
+        return self._sparse().placed(values, seeds)
 
 
 class DeepPrior(AbstractLatentPrior):

@@ -20,6 +20,9 @@ class NormalLaw(AbstractLaw):
     def log_rows(self, values, local):
         return jnp.sum(norm.logpdf(local), axis=1)
 
+    def spread(self, values):
+        return jnp.zeros(()), jnp.ones(())
+
     def latents(self, local):
         return local
 

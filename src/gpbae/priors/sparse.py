@@ -24,12 +24,13 @@ class SparseLaw(AbstractLaw):
     conjugate: gp.Conjugate
 
     def log_latents(self, values, local):
-        mean = gp.sparse_mean(self.projection, values, self.slot)
-        return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local, mean, jnp.sqrt(self.variance)), 0.0))
+        return jnp.sum(jnp.where(self.valid[:, None], norm.logpdf(local, *self.spread(values)), 0.0))
 
     def log_rows(self, values, local):
-        mean = gp.sparse_mean(self.projection, values, self.slot)
-        return jnp.sum(norm.logpdf(local, mean, jnp.sqrt(self.variance)), axis=1)
+        return jnp.sum(norm.logpdf(local, *self.spread(values)), axis=1)
+
+    def spread(self, values):
+        return gp.sparse_mean(self.projection, values, self.slot), jnp.sqrt(self.variance)
 
     def latents(self, local):
         return local
@@ -49,11 +50,12 @@ class SparseLaw(AbstractLaw):
         return gp.draw_values(key, self._given(local), temperature)
 
     def seeds(self, values, local):
-        return (local - gp.sparse_mean(self.projection, values, self.slot)) / jnp.sqrt(self.variance)
+        mean, sd = self.spread(values)
+        return (local - mean) / sd
 
     def placed(self, values, seeds):
-        sd = jnp.sqrt(self.variance)
-        return gp.sparse_mean(self.projection, values, self.slot) + sd * seeds, jnp.sum(jnp.log(sd))
+        mean, sd = self.spread(values)
+        return mean + sd * seeds, jnp.sum(jnp.log(sd))
 
 
 class SparsePrior(AbstractLatentPrior):

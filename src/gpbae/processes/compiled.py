@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 
 SWITCH = "GPBAE_COMPILED"
+SETTINGS = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "TF_CPP_MIN_LOG_LEVEL")
+"""What tells JAX where and what to keep, and jaxlib not to complain."""
 MOST_BYTES = 2**30
 CPUINFO = Path("/proc/cpuinfo")
 COMPLAINTS = tuple(f"Error {what} persistent compilation cache" for what in ("reading", "writing"))

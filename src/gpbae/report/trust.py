@@ -158,6 +158,11 @@ def _sampler(model) -> Iterator[Check]:
         words = "The kernel and the inducing inputs hardly move."
         yield Check("accepted moves of the kernel", f"{acceptance:.0%}", light,
                     *_unless_green(light, model, Trouble.STUCK_KERNEL, words))  # fmt: skip
+    moved = model._acceptance("latents_acceptance")
+    if moved is not None:
+        light = Light.GREEN if moved >= SMALLEST_ACCEPTANCE else Light.AMBER
+        yield Check("accepted moves of the latents", f"{moved:.0%}", light,
+                    *_unless_green(light, model, Trouble.STUCK_LATENTS, "The latents hardly move."))  # fmt: skip
     if len(model.dead_chains_):
         yield Check("chains that diverged", ", ".join(map(str, model.dead_chains_)), Light.RED, "",
                     advice.on(Trouble.LARGE_STEPS, model._now()))  # fmt: skip

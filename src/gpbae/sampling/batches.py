@@ -96,8 +96,8 @@ class StreamBatch:
     """B rows of a table of `num_rows` that is elsewhere: the table at hand is the batch itself where `is_given`, else a
     sample of rows, of which B are taken as they are taken of the whole, independently.
 
-    `unseen` is the variance of its gradient over that of independent rows, 1 − B/N where rows of a batch are distinct:
-    of what latents add to it, the share B/N is no noise of batches but that of latents, which belongs to the chain.
+    `unseen` is the variance of its gradient that comes from which rows were drawn, over that of independent rows,
+    1 − B/N where rows of a batch are distinct.  Latents that are drawn anew at every visit add theirs whatever it is.
     """
 
     size: int

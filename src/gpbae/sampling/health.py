@@ -18,23 +18,25 @@ def heat(report: Report) -> np.ndarray:
     return np.mean([a.reshape(len(a), -1).mean(axis=1) for a in leaves], axis=0)
 
 
-def finite_chains(chains: Chain, report: Report) -> np.ndarray:
-    """Chain by chain: the energy along the block, and every variable at its end, are numbers."""
-    leaves = jax.tree.leaves((chains.sampler.position, chains.values, chains.encoder))
+def finite_chains(chains: Chain, report: Report, left: np.ndarray | None = None) -> np.ndarray:
+    """Chain by chain: the energy along the block, every variable at its end, and all latents that it left behind for
+    rows that come again, are numbers."""
+    leaves = jax.tree.leaves((chains.sampler.position, chains.values, chains.encoder, left))
     sound = [np.isfinite(np.asarray(a)).reshape(a.shape[0], -1).all(axis=1) for a in leaves]
     return np.isfinite(total(report.terms)) & np.all(sound, axis=0)
 
 
-def culprits_of(chains: Chain, report: Report, broken: np.ndarray) -> str:
+def culprits_of(chains: Chain, report: Report, broken: np.ndarray, left: np.ndarray | None = None) -> str:
     """Terms of the log joint and variables that are not finite in broken chains, terms that are infinite first: what
     follows an infinity is NaN."""
     values = {name: np.asarray(term)[broken] for name, term in report.terms.items()}
     bad = {name: term for name, term in values.items() if not np.isfinite(term).all()}
     terms = sorted(bad, key=lambda name: not np.isinf(bad[name]).any())
-    named, _ = jax.tree_util.tree_flatten_with_path(chains.sampler.position)
+    position = chains.sampler.position
+    named, _ = jax.tree_util.tree_flatten_with_path(position._replace(local=(position.local, left)))
     variables = [_plain(path) for path, a in named if not np.isfinite(np.asarray(a)[broken]).all()]
     parts = [f"the {kind} {', '.join(names[:4])}{' and others' if len(names) > 4 else ''}"
-             for kind, names in (("terms", terms), ("variables", variables)) if names]  # fmt: skip
+             for kind, names in (("terms", terms), ("variables", list(dict.fromkeys(variables)))) if names]  # fmt: skip
     return " and ".join(parts) or "the encoder's weights"
 
 

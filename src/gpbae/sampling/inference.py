@@ -75,13 +75,14 @@ class Chain(NamedTuple):
 
 class Report(NamedTuple):
     """What a block says of itself, averaged over its steps: terms of the log joint, temperatures, clamping, acceptance
-    of the refreshing moves (NaN where there are none)."""
+    of the refreshing moves, and of those of latents that are kept on disk (NaN where there are none)."""
 
     terms: dict[str, Array]
     kinetic_temperature: Any
     fraction_clamped: Array
     acceptance: Array
     encoder_loss: Array
+    latents_acceptance: Array
 
 
 def optimiser(plan: Plan) -> optax.GradientTransformation:
@@ -164,8 +165,8 @@ def _local_settings(settings: sghmc.Settings, selection: Selection, plan: Plan) 
     return settings._replace(noise=take_position(settings.noise, selection, plan))
 
 
-def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key):
-    """Latents of a batch drawn from the encoder, with fresh momentum: nothing is inherited from other rows."""
+def _reborn(model, plan, table, chain, encoder, settings, selection, key):
+    """Latents of a batch born anew, with fresh momentum: nothing is inherited from other rows."""
     key_seed, key_momentum = jax.random.split(key)
     state = chain.sampler
     batch = plan.batching.batch(table, selection)
@@ -176,24 +177,23 @@ def _born_from_encoder(model, plan, table, chain, encoder, settings, selection, 
 
 def newborn(model, plan: Plan, encoder, position: Position, batch: Batch, temperature, key):
     """Local coordinates of the encoder's draw, or of a draw near p(z | y, all else) that begins there."""
+    key_guess, key_place = jax.random.split(key)
     seen, shared = model.presented(batch), position.shared
     law = model.prior.law(shared["prior"], batch)
-    z = autoencoder.encode(encoder, seen.y, seen.mask, key)
-    return law.coordinates(_placed(model, law, position, batch, temperature, z, key) if plan.placed else z)
+    z = autoencoder.encode(encoder, seen.y, seen.mask, key_guess)
+    return law.coordinates(_placed(model, law, position, batch, temperature, z, key_place) if plan.placed else z)
 
 
 def _placed(model, law: AbstractLaw, position: Position, batch: Batch, temperature, guess, key):
     """Given the values, rows are independent and the prior of each is a normal law, or nearly one."""
     given = given_all_else(model, law, position, batch, temperature)
-    key_place = jax.random.fold_in(key, 1)
-    return redraw.place(key_place, guess, given.mean, given.variance, given.decode, given.log_prob)
+    return redraw.place(key, guess, given.mean, given.variance, given.decode, given.log_prob)
 
 
 def given_all_else(model, law: AbstractLaw, position: Position, batch: Batch, temperature) -> redraw.Given:
     """p(z | y, all else)^(1/T) of the rows of a batch."""
-    zeros = jnp.zeros((batch.y.shape[0], model.prior.latent_dim))
-    mean, _ = law.placed(position.values, zeros)
-    sd = law.placed(position.values, zeros + 1.0)[0] - mean
+    shape = (batch.y.shape[0], model.prior.latent_dim)
+    mean, sd = (jnp.broadcast_to(a, shape) for a in law.spread(position.values))
     likelihood = model.observe(position.shared)
 
     def log_prob(eta):
@@ -214,7 +214,7 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     encoder = eqx.combine(chain.encoder, static)
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
-        state = _born_from_encoder(model, plan, table, chain, encoder, settings, selection, key_birth)
+        state = _reborn(model, plan, table, chain, encoder, settings, selection, key_birth)
     law = held_law(model, plan, table, state.position.shared)
     (state, selection), (terms, info) = jax.lax.scan(
         lambda c, i: sampler_step(model, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
@@ -222,7 +222,8 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
         jnp.arange(plan.sampler_steps),
     )
     chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
-    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), jnp.asarray(jnp.nan), jnp.zeros(()))
+    none = jnp.asarray(jnp.nan)
+    report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), none, jnp.zeros(()), none)
     if plan.refresh:
         chain, report = _between_sweeps(model, plan, table, settings, adapting, chain, report, key_values)
     if plan.amortised:

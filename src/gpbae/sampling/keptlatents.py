@@ -6,6 +6,7 @@ by more than a journal that the checkpoint itself holds; a run that goes on writ
 """
 
 import os
+import secrets
 import threading
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ FILE = "latents.npy"
 LARGEST_JOURNAL = 2**20
 """Rows.  A checkpoint is due when there are more."""
 ZEROS = bytes(2**22)
+STAMP = 16
+"""Bytes behind the array."""
 
 
 class Visited(NamedTuple):
@@ -94,15 +97,16 @@ class Latents:
 class KeptLatents(Latents):
     """The file of a run and its journal.  A row of zeros was never visited: no chain comes to rest on exact zeros.
 
-    Behind its array the file has the number of the checkpoint whose journal it took last.
+    Behind its array the file has a random number, by which a run knows its own, and the number of the checkpoint whose
+    journal it took last.
     """
 
     def __init__(self, folder: Path, num_chains: int, num_rows: int, latent_dim: int):
         self.path, self.shape = folder / FILE, (num_chains, num_rows, latent_dim)
         self.journal = self._empty()
-        self.block, self.checkpoint = 0, 0
+        self.run, self.block, self.checkpoint = 0, 0, 0
         self.values: Any = np.zeros((0, latent_dim), np.float32)
-        self.stamp: Any = np.zeros(1, np.int64)
+        self.stamp: Any = np.zeros(2, np.int64)
         self.lock = threading.Lock()
 
     def _empty(self) -> Journal:
@@ -119,7 +123,7 @@ class KeptLatents(Latents):
             with self.path.open("wb") as file:
                 about = {"descr": "<f4", "fortran_order": False, "shape": self.shape}
                 np.lib.format.write_array_header_1_0(file, about)
-                _reserve(file, size + 8)
+                _reserve(file, size + STAMP)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as problem:
@@ -129,20 +133,25 @@ class KeptLatents(Latents):
                 f"{problem.strerror}. Make room, or pass latents='amortised', which keeps none."
             ) from problem
         self._open()
+        self.run = self.stamp[0] = secrets.randbits(62)
+        with _told(self.path):
+            self.stamp.flush()
 
     def go_on(self, arrays: dict[str, np.ndarray]) -> None:
         """The file as it was at a checkpoint, whatever part of its journal it had taken."""
         try:
-            number = int(arrays["kept.checkpoint"])
+            self.run, number = int(arrays["kept.run"]), int(arrays["kept.checkpoint"])
             self._open()
         except KeyError:
             raise InputError(
-                f"{self.path.parent} must hold a run that keeps latents; got one begun by another release, which does "
-                "not: pass latents='amortised', or begin anew in another folder."
+                f"{self.path.parent} must hold a run that keeps latents as this release does; got one begun by another "
+                "release: begin anew in another folder."
             ) from None
         except (OSError, ValueError) as problem:
             raise self._wrong(f"got {problem}") from None
-        if (found := int(self.stamp[0])) not in (number - 1, number):
+        if self.stamp[0] != self.run:
+            raise self._wrong("got that of another run")
+        if (found := int(self.stamp[1])) not in (number - 1, number):
             raise self._wrong(f"got the one of checkpoint {found}")
         with _told(self.path):
             self._take(arrays)
@@ -158,12 +167,11 @@ class KeptLatents(Latents):
         if values.shape != self.shape or values.dtype != np.float32:
             raise ValueError(f"{values.dtype} of shape {values.shape}")
         self.values = values.reshape(-1, self.shape[2])
-        end = os.path.getsize(self.path) - 8
-        self.stamp = np.memmap(self.path, np.int64, "r+", end, (1,))
+        self.stamp = np.memmap(self.path, np.int64, "r+", os.path.getsize(self.path) - STAMP, (2,))
 
     def remove(self) -> None:
         """A run that is over needs them no more."""
-        self.values, self.stamp = np.zeros((0, self.shape[2]), np.float32), np.zeros(1, np.int64)
+        self.values, self.stamp = np.zeros((0, self.shape[2]), np.float32), np.zeros(2, np.int64)
         self.path.unlink(missing_ok=True)
 
     # What a block reads and writes.
@@ -201,8 +209,9 @@ class KeptLatents(Latents):
 
     def arrays(self) -> dict[str, np.ndarray]:
         with self.lock:
-            return {"kept.checkpoint": np.array(self.checkpoint + 1), "kept.block": np.array(self.block),
-                    "kept.places": self.journal.places, "kept.latents": self.journal.latents}  # fmt: skip
+            return {"kept.run": np.array(self.run), "kept.checkpoint": np.array(self.checkpoint + 1),
+                    "kept.block": np.array(self.block), "kept.places": self.journal.places,
+                    "kept.latents": self.journal.latents}  # fmt: skip
 
     def flush(self) -> None:
         """The journal of the checkpoint that will be gone is in the file for good."""
@@ -217,7 +226,7 @@ class KeptLatents(Latents):
     def _take(self, arrays: dict[str, np.ndarray]) -> None:
         """The number first: whoever finds it knows which checkpoint can mend what follows."""
         self.checkpoint = int(arrays["kept.checkpoint"])
-        self.stamp[0] = self.checkpoint
+        self.stamp[1] = self.checkpoint
         self.stamp.flush()
         self.values[arrays["kept.places"]] = arrays["kept.latents"]
 

@@ -30,7 +30,8 @@ GROUPS_PER_ROW = 4
 FEWEST_VISITS = 3
 """Of a row in a run, from which on latents are kept."""
 LARGEST_BLOCK = 2**24
-"""Cells of a block of sweeps of all chains.  Two are in memory, a third is read, which takes 30 bytes for a cell."""
+"""Cells of the sweeps of all chains that are computed at once.  Two such parts are in memory, a third is read, which
+takes 30 bytes for a cell."""
 
 
 def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = None) -> Any:
@@ -45,8 +46,9 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         raise InputError(
             f"{type(estimator).__name__} with this prior needs the latents of all rows; use SGPBAE or BAE."
         )
-    size, num_chains = min(estimator.batch_size or BATCH, len(y)), estimator.num_chains
+    size, num_chains = _batch_size(estimator, y.shape), estimator.num_chains
     num_visits = num_visits_of_a_sweep(estimator, y.shape)
+    at_once = sweeps_at_once(estimator, y.shape)
     batching = StreamBatch(size, len(y), unseen=1 - size / len(y) if num_visits else 1.0)
     plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True,
                                visits=num_visits or 1)  # fmt: skip
@@ -68,9 +70,10 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         if num_visits:
             folder = keeper.folder_for_latents() or Path(stack.enter_context(tempfile.TemporaryDirectory()))
             kept = KeptLatents(folder, num_chains, len(y), model.prior.latent_dim)
-            feed = Feed(gather, distinct(len(y), size, num_visits), num_chains, estimator.seed)
+            feed = Feed(gather, distinct(len(y), size, num_visits), num_chains, estimator.seed, at_once)
         else:
-            kept, feed = Latents(), Feed(gather, independent(len(y), size), num_chains, estimator.seed)
+            kept = Latents()
+            feed = Feed(gather, independent(len(y), size), num_chains, estimator.seed, at_once)
         with contextlib.closing(feed):
             estimator._sample(model, plan, table, decoder_of, encoder_of, latents, keeper, feed, kept)
         keeper.finish(estimator)
@@ -79,20 +82,40 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
 
 
 def num_visits_of_a_sweep(estimator: Any, shape: tuple[int, ...]) -> int:
-    """Batches that a sweep sees where rows of a table of this shape keep their latents; 0 where these are born anew.
+    """Batches that a sweep sees where rows of a table of this shape keep their latents, one for every step, for a batch
+    that stays for several makes the noise hot; 0 where latents are born anew.
 
-    One for every step, where memory holds the rows of a block of sweeps, else one for every few.  By itself, rows keep
-    their latents where a run is expected to come by several times: what is seen once is only born.
+    By itself, rows keep their latents where memory holds those of a sweep, and where a run is expected to come by
+    several times: what is seen once is only born.
     """
-    size = min(estimator.batch_size or BATCH, shape[0])
-    cells = estimator.num_chains * estimator.thinning * size * math.prod(shape[1:])
     steps = estimator.sampler_steps
-    num_visits = max(n for n in range(1, steps + 1) if steps % n == 0 and (n == 1 or n * cells <= LARGEST_BLOCK))
+    cells = steps * _cells_of_a_visit(estimator, shape)
+    if estimator.latents == "persistent" and cells > LARGEST_BLOCK:
+        raise InputError(
+            f"Latents of a table on disk are kept where a sweep has at most {LARGEST_BLOCK} cells; got {cells} "
+            "(num_chains × sampler_steps × batch_size × columns). Make one of these smaller, or pass latents='auto'."
+        )
     if estimator.latents != "auto":
-        return num_visits if estimator.latents == "persistent" else 0
+        return steps if estimator.latents == "persistent" else 0
     sweeps = estimator.num_warmup + estimator.num_samples * estimator.thinning
-    comes_by = sweeps * num_visits * size >= FEWEST_VISITS * shape[0]
-    return num_visits if comes_by and not distributed.is_on() else 0
+    comes_by = sweeps * steps * _batch_size(estimator, shape) >= FEWEST_VISITS * shape[0]
+    return steps if comes_by and cells <= LARGEST_BLOCK and not distributed.is_on() else 0
+
+
+def sweeps_at_once(estimator: Any, shape: tuple[int, ...]) -> int:
+    """Of the sweeps of a block, how many have their rows in memory: all, or a part that goes into them evenly."""
+    cells = (num_visits_of_a_sweep(estimator, shape) or 1) * _cells_of_a_visit(estimator, shape)
+    divisors = (n for n in range(estimator.thinning, 0, -1) if estimator.thinning % n == 0)
+    return next((n for n in divisors if n * cells <= LARGEST_BLOCK), 1)
+
+
+def _batch_size(estimator: Any, shape: tuple[int, ...]) -> int:
+    return min(estimator.batch_size or BATCH, shape[0])
+
+
+def _cells_of_a_visit(estimator: Any, shape: tuple[int, ...]) -> int:
+    """Of all chains."""
+    return estimator.num_chains * _batch_size(estimator, shape) * math.prod(shape[1:])
 
 
 def _check(estimator: Any, x: Any, y: OnDisk) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 NUM_CLIMBS = 12
 NUM_MOVES = 2
@@ -71,8 +71,8 @@ class Given(NamedTuple):
     log_prob: Callable[[Cells], Cells]
 
 
-def move(key: Key[Array, ""], z: Latents, given: Given) -> tuple[Latents, Latents]:
-    """z after one move that leaves its law as it is, and the slope of the log density there.
+def move(key: Key[Array, ""], z: Latents, given: Given) -> tuple[Latents, Latents, Bool[Array, " N"]]:
+    """z after one move that leaves its law as it is, the slope of the log density there, and which rows have moved.
 
     The proposal is of the normal law that slope and curvature at z suggest.  Where the law is normal, that is a draw of
     it wherever z is.  It costs two slopes of the decoder, where a climb to the mode, to forget z, costs a dozen.
@@ -99,7 +99,8 @@ def move(key: Key[Array, ""], z: Latents, given: Given) -> tuple[Latents, Latent
     back = suggested(proposal)
     gain = log_density(proposal) - log_proposal(proposal, *there) - log_density(z) + log_proposal(z, *back)
     accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < gain
-    return jnp.where(accepted[:, None], proposal, z), jnp.where(accepted[:, None], back[0], there[0])
+    moved = lambda new, old: jnp.where(accepted[:, None], new, old)  # noqa: E731
+    return moved(proposal, z), moved(back[0], there[0]), accepted
 
 
 def _row_density(mean: Latents, variance: Latents, decode: Callable, log_prob: Callable) -> RowDensity:

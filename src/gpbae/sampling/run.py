@@ -145,9 +145,9 @@ class Sampler:
         chunk = moment.chunk()
         self.latents.flush()
         self.keeper.keep(moment.arrays(), moment.counters, chunk)
-        self.latents.settle(moment.kept)
         self.chunks += [] if chunk is None else [chunk]
         del self.fresh[: len(moment.fresh)]
+        self.latents.settle(moment.kept)
 
     def _say(self, **event: Any) -> None:
         event["seconds"] = round(time.monotonic() - self.started, 3)
@@ -201,23 +201,41 @@ class Sampler:
         )
 
     def _block(self, temperatures: np.ndarray, adapting: bool):
-        given = (self.model, self.plan, self.table, self.static, self.chains, self._settings(),
-                 jnp.asarray(temperatures), jnp.asarray(adapting))  # fmt: skip
         if self.feed is not None:
-            sweep = int(np.max(np.asarray(self.chains.sweep)))  # a chain that died stays at its last good block
-            rows = self.feed.block(sweep, len(temperatures))
-            if not isinstance(self.latents, KeptLatents):
-                return streamed.run_block(*given, rows)
-            found = self.latents.visited(self.feed.numbers(sweep, len(temperatures)))
-            chains, report, latents = visits.run_block(*given, rows, *map(jnp.asarray, found[1:]))
-            self.left = found, np.asarray(latents)
-            return chains, report
-        return inference.run_block(*given)
+            return self._block_from_disk(self.feed, temperatures, adapting)
+        return inference.run_block(*self._given(self.chains, temperatures, adapting))
+
+    def _given(self, chains: Chain, temperatures: np.ndarray, adapting: bool):
+        return (self.model, self.plan, self.table, self.static, chains, self._settings(), jnp.asarray(temperatures),
+                jnp.asarray(adapting))  # fmt: skip
+
+    def _block_from_disk(self, feed: Feed, temperatures: np.ndarray, adapting: bool):
+        """A block whose rows are too many for memory is computed some sweeps at a time."""
+        sweep = int(np.max(np.asarray(self.chains.sweep)))  # a chain that died stays at its last good block
+        numbers, parts = feed.block(sweep, len(temperatures))
+        found = self.latents.visited(numbers) if isinstance(self.latents, KeptLatents) else None
+        latents = None if found is None else jnp.asarray(found.latents)
+        chains, reports, done = self.chains, [], 0
+        for rows in parts:
+            here = slice(done, done := done + rows.mask.shape[1])
+            given = self._given(chains, temperatures[here], adapting)
+            if found is None:
+                chains, report = streamed.run_block(*given, rows)
+            else:
+                chains, report, latents = visits.run_block(*given, rows, jnp.asarray(found.slots[:, here]), latents)
+            reports.append(report)
+        self.left = None if found is None else (found, np.asarray(latents))
+        return chains, jax.tree.map(lambda *parts: jnp.mean(jnp.stack(parts), axis=0), *reports)
 
     def _leave(self, sound: np.ndarray) -> None:
         """The block counts: rows keep the latents it left them with, in chains that are sound."""
         if self.left is not None and isinstance(self.latents, KeptLatents):
             self.latents.write(*self.left, sound)
+
+    @property
+    def _left_behind(self) -> np.ndarray | None:
+        """Latents of all rows that the last block visited, where rows keep theirs."""
+        return None if self.left is None else self.left[1]
 
     def temperatures(self) -> np.ndarray:
         """One per warm-up sweep: a geometric ramp over the first half, then the final temperature."""
@@ -237,9 +255,9 @@ class Sampler:
             if self.block == reset:
                 self._rescale()
             chains, report = self._block(schedule[self.block * thin : (self.block + 1) * thin], adapting=True)
-            finite = finite_chains(chains, report) | self.dead
+            finite = finite_chains(chains, report, self._left_behind) | self.dead
             if not finite.all():
-                self._retreat(~finite, culprits_of(chains, report, ~finite))
+                self._retreat(~finite, culprits_of(chains, report, ~finite, self._left_behind))
                 continue
             self.chains = keep_sound(self.chains, chains, ~self.dead) if self.dead.any() else chains
             self._leave(~self.dead)
@@ -272,9 +290,9 @@ class Sampler:
         temperatures = np.full(budget.thinning, budget.temperature)
         while self.block < budget.num_samples:
             chains, report = self._block(temperatures, adapting=False)
-            finite = finite_chains(chains, report) & ~self.dead
+            finite = finite_chains(chains, report, self._left_behind) & ~self.dead
             if not finite.all():
-                culprits = culprits_of(chains, report, ~finite)
+                culprits = culprits_of(chains, report, ~finite, self._left_behind)
                 self._bury(~finite, culprits, f"Every chain diverged while sampling: not finite are {culprits}. "
                            "Pass a smaller step_size or a longer num_warmup.")  # fmt: skip
                 chains = keep_sound(self.chains, chains, finite)
@@ -282,13 +300,15 @@ class Sampler:
             self._leave(finite)
             self.block += 1
             kinetic = jax.tree.map(np.asarray, report.kinetic_temperature)
-            clamped, loss, accepted = (float(np.mean(np.asarray(a)[~self.dead])) for a in (
-                report.fraction_clamped, report.encoder_loss, report.acceptance))  # fmt: skip
+            clamped, loss, *accepted = (float(np.mean(np.asarray(a)[~self.dead])) for a in (
+                report.fraction_clamped, report.encoder_loss, report.acceptance,
+                report.latents_acceptance))  # fmt: skip
+            of_kernel, of_latents = (share if np.isfinite(share) else None for share in accepted)
             self.fresh.append((jax.tree.map(np.asarray, self.draw()), kinetic, clamped))
             self._say(phase="sampling", done=self.block, total=budget.num_samples, log_joint=total(report.terms),
                       temperature=budget.temperature, kinetic_temperature=heat(report), encoder_loss=loss,
                       step_size=self._smallest_step(),
-                      acceptance=accepted if np.isfinite(accepted) else None, **self._sweeps())  # fmt: skip
+                      acceptance=of_kernel, latents_acceptance=of_latents, **self._sweeps())  # fmt: skip
             self._pause(at_an_end=self.block == budget.num_samples)
 
     def _result(self) -> Result:

@@ -9,7 +9,7 @@ from jaxtyping import Array, PyTree
 
 from gpbae.autoencoder import Autoencoder, Position
 from gpbae.processes import distributed
-from gpbae.sampling import inference, refreshing, sghmc
+from gpbae.sampling import inference, redraw, refreshing, sghmc
 from gpbae.sampling.batches import Table
 from gpbae.sampling.inference import Chain, Plan, take
 
@@ -109,30 +109,49 @@ def _spread(part: Position, whole: Position, plan: Plan) -> Position:
 def _gradient_noise(model, plan, table, encoder, state, temperature, key):
     """Variance of the gradient of global variables around its mean, at a fixed position, over fresh batches.
 
-    An amortised batch stays for some steps, K but on disk, so the noise repeats: over longer times it acts like
-    independent noise of so many times the variance.
+    Which rows are drawn adds `unseen` of what it would if they were independent; what latents add is new at every
+    visit, and counts whole.  That part is 2 E δ² where a visit's move of the latents changes a batch's gradient by 2 δ.
+
+    An amortised batch stays for some steps, K unless rows keep their latents, so the noise repeats: over longer times
+    it acts like independent noise of so many times the variance.
     """
+    pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
 
     def one(k):
-        key_rows, key_birth = jax.random.split(k)
+        """Middle of a batch's gradients before and after such a move, and δ, zero where latents are not visited."""
+        key_rows, key_latents = jax.random.split(k)
+        key_birth, key_move = jax.random.split(key_latents)
         selection = plan.batching.select(key_rows, table)
         batch = plan.batching.batch(table, selection)
         part = take(state, selection, plan).position
         if plan.amortised:
             part = part._replace(local=inference.newborn(model, plan, encoder, part, batch, temperature, key_birth))
-        return model.gradient(part, batch)[0]
+        gradient = lambda z: pick(model.gradient(part._replace(local=z), batch)[0])  # noqa: E731
+        if plan.batching.unseen == 1:
+            g = gradient(part.local)
+            return g, jax.tree.map(jnp.zeros_like, g)
+        law = model.prior.law(part.shared["prior"], batch)
+        given = inference.given_all_else(model, law, part, batch, temperature)
+        moved = redraw.move(key_move, part.local, given)[0]
+        both = jax.lax.map(gradient, jnp.stack([part.local, moved]))
+        return jax.tree.map(lambda g: (g[0] + g[1]) / 2, both), jax.tree.map(lambda g: (g[0] - g[1]) / 2, both)
 
     zeros = jax.tree.map(jnp.zeros_like, state.position._replace(local=state.preconditioner.local))
     count = NUM_NOISE_BATCHES
 
     def add(sums, index):
-        g = one(jax.random.fold_in(key, index))
-        pick = lambda p: (p.shared, () if plan.batching.values_are_local else p.values)  # noqa: E731
-        g = pick(g)
-        return (jax.tree.map(jnp.add, sums[0], g), jax.tree.map(lambda s, a: s + a**2, sums[1], g)), None
+        middle, change = one(jax.random.fold_in(key, index))
+        total, squares, changes = sums
+        square = lambda s, a: s + a**2  # noqa: E731
+        return (jax.tree.map(jnp.add, total, middle), jax.tree.map(square, squares, middle),
+                jax.tree.map(square, changes, change)), None  # fmt: skip
 
-    start = (zeros.shared, () if plan.batching.values_are_local else zeros.values)
-    (total, squares), _ = jax.lax.scan(add, (start, start), jnp.arange(count))
-    repeats = plan.stay * plan.batching.unseen if plan.amortised else 1
-    variance = jax.tree.map(lambda s, t: repeats * jnp.maximum(s - t**2 / count, 0) / (count - 1), squares, total)
-    return Position(variance[0], zeros.values if plan.batching.values_are_local else variance[1], zeros.local)
+    (total, squares, changes), _ = jax.lax.scan(add, (pick(zeros),) * 3, jnp.arange(count))
+    repeats = plan.stay if plan.amortised else 1
+
+    def variance(squares, total, changes):
+        around, moved = jnp.maximum(squares - total**2 / count, 0) / (count - 1), changes / count
+        return repeats * (plan.batching.unseen * jnp.maximum(around - moved, 0) + 2 * moved)
+
+    shared, values = jax.tree.map(variance, squares, total, changes)
+    return Position(shared, zeros.values if plan.batching.values_are_local else values, zeros.local)

@@ -1,4 +1,4 @@
-"""Blocks of sweeps over rows from outside that keep their latents: every few steps other rows come, as they were left.
+"""Blocks of sweeps over rows from outside that keep their latents: at every step other rows come, as they were left.
 
 A row that was never seen is born near its law given all else.  Whoever comes is first moved by a Metropolis–Hastings
 step that leaves p(z | y, all else) as it is and, where that is normal, forgets where z stood; then it takes part in
@@ -63,7 +63,7 @@ def _sweep(model, plan: Plan, group_rows, static, settings, adapting, carry, vis
         number, own_rows, slots = item
         here = Table(*own_rows, group_rows)
         key_arrival, key_steps = jax.random.split(jax.random.fold_in(key_visits, number))
-        state = _arrived(model, plan, here, encoder, state, settings, latents[slots], selection, key_arrival)
+        state, moved = _arrived(model, plan, here, encoder, state, settings, latents[slots], selection, key_arrival)
         (state, _), told = jax.lax.scan(
             lambda c, i: inference.sampler_step(
                 model, plan, here, settings, adapting, None, c, jax.random.fold_in(key_steps, i)
@@ -71,27 +71,30 @@ def _sweep(model, plan: Plan, group_rows, static, settings, adapting, carry, vis
             (state, selection),
             jnp.arange(plan.stay),
         )
-        return (state, latents.at[slots].set(state.position.local.astype(latents.dtype))), told
+        return (state, latents.at[slots].set(state.position.local.astype(latents.dtype))), (*told, moved)
 
-    (state, latents), (terms, info) = jax.lax.scan(visit, (chain.sampler, latents), (jnp.arange(plan.visits), *visits))
+    (state, latents), (terms, info, moved) = jax.lax.scan(
+        visit, (chain.sampler, latents), (jnp.arange(plan.visits), *visits)
+    )
     told = jax.tree.map(lambda a: jnp.mean(a, axis=(0, 1)), (terms, *info))
     chain = chain._replace(sampler=state, sweep=chain.sweep + 1)
     last = Table(*(rows[-1] for rows in visits[0]), group_rows)
     chain, loss = inference.train_encoder(model, plan, last, static, chain, selection, key_encoder)
-    return (chain, latents), Report(*told, jnp.asarray(jnp.nan), loss)
+    return (chain, latents), Report(*told, jnp.asarray(jnp.nan), loss, jnp.mean(moved))
 
 
 def _arrived(model, plan: Plan, table: Table, encoder, state: sghmc.State, settings, kept, selection, key):
-    """Rows of a batch at a draw of their law given all else, with fresh momentum."""
+    """Rows of a batch at a draw of their law given all else, with fresh momentum, and the share of them that moved."""
     key_birth, key_move, key_momentum = jax.random.split(key, 3)
     position, z = state.position, kept.astype(jnp.float64)
     z = _born(model, plan, table, encoder, position, settings.temperature, z, jnp.all(kept == 0, axis=1), key_birth)
     batch = plan.batching.batch(table, selection)
     law = model.prior.law(position.shared["prior"], batch)
     given = inference.given_all_else(model, law, position, batch, settings.temperature)
-    z, slope = redraw.move(key_move, z, given)
+    z, slope, accepted = redraw.move(key_move, z, given)
     fresh = _momentum(key_momentum, state, settings, -settings.temperature * slope)
-    return state._replace(position=position._replace(local=z), momentum=state.momentum._replace(local=fresh))
+    state = state._replace(position=position._replace(local=z), momentum=state.momentum._replace(local=fresh))
+    return state, jnp.mean(accepted)
 
 
 def _momentum(key: Key[Array, ""], state: sghmc.State, settings, gradient: Latents) -> Latents:

@@ -113,7 +113,7 @@ def _event(events: list[dict[str, Any]]) -> dict[str, Any]:
         if all(name in e for e in events):
             merged[name] = np.concatenate([np.atleast_1d(e[name]) for e in events])
     merged["seconds"] = max(e["seconds"] for e in events)
-    for name in ("acceptance", "encoder_loss"):
+    for name in ("acceptance", "latents_acceptance", "encoder_loss"):
         found = [e[name] for e in events if e.get(name) is not None]
         if name in merged:
             merged[name] = float(np.mean(found)) if found else None

@@ -210,7 +210,7 @@ class RunFolder(Keeper):
     def __init__(self, folder: Path, watch: Watch):
         self.folder, self.watch = folder, watch
         self.manifest = read_manifest(folder)
-        for name in (CHUNKS, MODEL, METRICS):
+        for name in (CHUNKS, MODEL, METRICS, keptlatents.FILE):
             if (folder / name).is_symlink():
                 raise InputError(f"{folder / name} points out of the folder; a run is kept in its own folder only.")
         with _sentence(folder):

@@ -53,8 +53,8 @@ SINCE_VERSION_2 = {
     "likelihoods.Gaussian": {"floor": 0.0},
     "likelihoods.Bernoulli": {"offset": None},
     "likelihoods.StudentT": {"per_column": False, "floor": 0.0},
-    "inference.Plan": {"visits": 1},
-    "batches.StreamBatch": {"unseen": 1.0},
+    "inference.Plan": {"placed": False, "visits": 1},
+    "batches.StreamBatch": {"is_given": False, "unseen": 1.0},
 }
 """Fields that came later, with the value that means what was before."""
 ACTIVATION_NAMES = {function: name for name, function in networks.ACTIVATIONS.items()}

@@ -1,16 +1,31 @@
 """What is measured in a process of its own, which holds nothing of what was measured before, and its memory."""
 
+import contextlib
 import multiprocessing
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from gpbae.processes import compiled
+
 
 def called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's value, from a fresh process."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    """The function's value, from a fresh process that compiles all it needs: what a process holds is less where its
+    programs were kept, so that a second measurement would not be that of the first."""
+    with _without(compiled.SETTINGS), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
+
+
+@contextlib.contextmanager
+def _without(names: tuple[str, ...]) -> Iterator[None]:
+    """Processes that are started here do not have these variables: a child reads them as it starts."""
+    had = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(had)
 
 
 def held_megabytes() -> float:

@@ -120,14 +120,24 @@ def distinct(num_rows: int, size: int, num_visits: int) -> Drawer:
     return lambda rng: np.array([rng.choice(num_rows, size, replace=False) for _ in range(num_visits)])
 
 
+class Coming(NamedTuple):
+    """Numbers of the rows of a block of sweeps, and the first of them, being read."""
+
+    numbers: Future[np.ndarray]
+    rows: Future[Rows]
+
+
 class Feed:
     """Gives every sweep of every chain its rows.  Which ones depends on seed, chain and sweep only: a block that is
-    repeated sees the same."""
+    repeated sees the same.  At most `at_once` sweeps are read at a time."""
 
-    def __init__(self, gather: Callable[[np.ndarray], Rows], draw: Drawer, num_chains: int, seed: int):
+    def __init__(
+        self, gather: Callable[[np.ndarray], Rows], draw: Drawer, num_chains: int, seed: int, at_once: int | None = None
+    ):
         self.gather, self.draw, self.num_chains, self.seed = gather, draw, num_chains, seed
+        self.at_once = at_once
         self.pool = ThreadPoolExecutor(1, "gpbae-rows")
-        self.coming: tuple[tuple[int, int], Future[Rows]] | None = None
+        self.coming: tuple[tuple[int, int], Coming] | None = None
 
     def numbers(self, sweep: int, num_sweeps: int) -> np.ndarray:
         """(chain, sweep, row) numbers of rows, or (chain, sweep, visit, row)."""
@@ -138,16 +148,29 @@ class Feed:
 
         return np.array([[drawn(c, sweep + s) for s in range(num_sweeps)] for c in range(self.num_chains)])
 
-    def block(self, sweep: int, num_sweeps: int) -> Rows:
-        """Rows of the sweeps from this one on; the block after it is fetched meanwhile."""
+    def block(self, sweep: int, num_sweeps: int) -> tuple[np.ndarray, Iterator[Rows]]:
+        """Numbers of the rows of the sweeps from this one on, and the rows, a few sweeps at a time; what comes after is
+        fetched meanwhile."""
         asked = (sweep, num_sweeps)
-        rows = self.coming[1].result() if self.coming and self.coming[0] == asked else self._fetch(*asked)
-        following = (sweep + num_sweeps, num_sweeps)
-        self.coming = (following, self.pool.submit(self._fetch, *following))
-        return rows
+        coming = self.coming[1] if self.coming and self.coming[0] == asked else self._begun(*asked)
+        numbers = coming.numbers.result()
+        return numbers, self._in_turn(numbers, coming.rows, (sweep + num_sweeps, num_sweeps))
 
-    def _fetch(self, sweep: int, num_sweeps: int) -> Rows:
-        return self.gather(self.numbers(sweep, num_sweeps))
+    def _in_turn(self, numbers: np.ndarray, rows: Future[Rows], following: tuple[int, int]) -> Iterator[Rows]:
+        num_sweeps = numbers.shape[1]
+        step = self.at_once or num_sweeps
+        for end in range(step, num_sweeps + step, step):
+            here = rows.result()
+            if end < num_sweeps:
+                rows = self.pool.submit(self.gather, numbers[:, end : end + step])
+            else:
+                self.coming = (following, self._begun(*following))
+            yield here
+
+    def _begun(self, sweep: int, num_sweeps: int) -> Coming:
+        numbers = self.pool.submit(self.numbers, sweep, num_sweeps)
+        first = slice(0, self.at_once or num_sweeps)
+        return Coming(numbers, self.pool.submit(lambda: self.gather(numbers.result()[:, first])))
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
