@@ -7,7 +7,7 @@ from gpbae.baselines.base import Baseline
 from gpbae.baselines.latents import Exact, FreeSparse, Independent, Sparse
 from gpbae.baselines.product import GPPVAE, LowRank
 from gpbae.baselines.regression import IGP, Regression
-from gpbae.baselines.variational import VariationalAutoencoder
+from gpbae.baselines.variational import Condition, VariationalAutoencoder
 
 ESTIMATORS = (VAE, CVAE, GPPVAE, GPVAE, BandedGPVAE, SGPVAE, SVGPVAE, DeepSVIGP, IGP, GPAR)
 
@@ -24,6 +24,7 @@ __all__ = [
     "Banded",
     "BandedGPVAE",
     "Baseline",
+    "Condition",
     "DeepSVIGP",
     "Exact",
     "FreeSparse",
