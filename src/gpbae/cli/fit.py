@@ -228,8 +228,9 @@ def resume(
     quiet: options.Quiet = False,
     log_json: options.LogJson = None,
 ) -> None:
-    """Go on with a run that was stopped, from its last checkpoint, to the draws it would have had anyway; then with
-    its evaluation, if there was to be one."""
+    """Go on with a run that was stopped, to the draws it would have had anyway.
+
+    It begins at its last checkpoint; then its evaluation goes on, if there was to be one."""
     from gpbae.processes import progress
     from gpbae.saving import runfolder
 

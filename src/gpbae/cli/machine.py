@@ -52,8 +52,10 @@ def bench(
         bool, typer.Option("--growth/--no-growth", help="Also how time and memory grow with each size (some minutes).")
     ] = True,
 ) -> None:  # fmt: skip
-    """Measure speed on this machine, against what was wanted: sampler and encoder steps beside their bare matrix
-    products, chains, starting, answers to many rows, tables on disk, and growth with every size.
+    """Measure speed on this machine, against what was wanted.
+
+    Sampler and encoder steps beside their bare matrix products, chains, starting, answers to many rows, tables on
+    disk, and growth with every size.
 
     Writes results.json, the tables (tables.md), pictures and report.html anew: results of an earlier run in the same
     folder are replaced. With --quick no target is judged."""
