@@ -354,7 +354,7 @@ class Overview:
             return np.empty((0, 2), int)
         if self.is_map:
             some = _spread(self.rows, MOST_GENERATED)
-            pairs = np.stack([some, [self._nearest(row) for row in some]], axis=1)
+            pairs = np.stack([some, [self._nearest(int(row)) for row in some]], axis=1)
         else:
             pairs = np.concatenate([np.stack([s.rows[:-1], s.rows[1:]], axis=1) for s in self.series])
         first, second = self.x[pairs][..., self.quantities].swapaxes(0, 1)
