@@ -142,6 +142,29 @@ def test_density_of_a_regression_does_not_depend_on_draws():
     assert model.score(query, cells) == pytest.approx(found.mean())  # of a cell given x, not given the cell itself
 
 
+def test_hyperparameters_are_where_scikit_learn_finds_them():
+    x, y = (a.to_numpy() for a in wavy(20))
+    seen = ~np.isnan(y[:, 1])
+    model = baselines.IGP(progress=False, standardise=False, kernel=RBF(lengthscale=0.5)).fit(x, y[:, 1:2]).models_[0]
+    kernel = sk_kernels.ConstantKernel() * sk_kernels.RBF() + sk_kernels.WhiteKernel()
+    best = sk.GaussianProcessRegressor(kernel, random_state=0, n_restarts_optimizer=2).fit(x[seen], y[seen, 1])
+    found = model.log_marginal(
+        jnp.asarray(x[seen])[None], jnp.ones((1, seen.sum()), bool), jnp.asarray(y[seen, 1])[None]
+    )
+    assert float(found) == pytest.approx(best.log_marginal_likelihood_value_, abs=0.02)
+
+
+def test_groups_have_functions_of_their_own():
+    x, y = (a.to_numpy() for a in wavy(12))
+    model = baselines.IGP(**{**SMALL, "num_steps": 0}, standardise=False, kernel=RBF(lengthscale=0.8), noise=NOISE)
+    both = model.fit(np.vstack([x, x]), np.vstack([y, -3 * y]), groups=["up"] * 12 + ["down"] * 12)
+    found = both.predict(np.vstack([x, x, x]), groups=["up"] * 12 + ["down"] * 12 + ["new"] * 12).mean
+    alone = model.fit(x, y).predict(x).mean
+    np.testing.assert_allclose(found[:12], alone, atol=1e-6)
+    np.testing.assert_allclose(found[12:24], -3 * alone, atol=1e-6)
+    np.testing.assert_allclose(found[24:], 0.0, atol=1e-9)
+
+
 def test_a_new_row_is_told_by_its_observed_cells():
     """Given as a question's row or as a row of the table: the same regression on both."""
     x, y = (a.to_numpy() for a in wavy(10))
