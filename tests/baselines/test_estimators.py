@@ -139,6 +139,41 @@ def test_density_of_a_regression_does_not_depend_on_draws():
         mean, sd = reference.predict(query, return_std=True)
         wanted = stats.norm.logpdf(cells[:, p], mean, np.sqrt(sd**2 + NOISE**2))
         np.testing.assert_allclose(found[:, p], wanted, rtol=1e-3)
+    assert model.score(query, cells) == pytest.approx(found.mean())  # of a cell given x, not given the cell itself
+
+
+def test_hyperparameters_are_where_scikit_learn_finds_them():
+    x, y = (a.to_numpy() for a in wavy(20))
+    seen = ~np.isnan(y[:, 1])
+    model = baselines.IGP(progress=False, standardise=False, kernel=RBF(lengthscale=0.5)).fit(x, y[:, 1:2]).models_[0]
+    kernel = sk_kernels.ConstantKernel() * sk_kernels.RBF() + sk_kernels.WhiteKernel()
+    best = sk.GaussianProcessRegressor(kernel, random_state=0, n_restarts_optimizer=2).fit(x[seen], y[seen, 1])
+    found = model.log_marginal(
+        jnp.asarray(x[seen])[None], jnp.ones((1, seen.sum()), bool), jnp.asarray(y[seen, 1])[None]
+    )
+    assert float(found) == pytest.approx(best.log_marginal_likelihood_value_, abs=0.02)
+
+
+def test_groups_have_functions_of_their_own():
+    x, y = (a.to_numpy() for a in wavy(12))
+    model = baselines.IGP(**{**SMALL, "num_steps": 0}, standardise=False, kernel=RBF(lengthscale=0.8), noise=NOISE)
+    both = model.fit(np.vstack([x, x]), np.vstack([y, -3 * y]), groups=["up"] * 12 + ["down"] * 12)
+    found = both.predict(np.vstack([x, x, x]), groups=["up"] * 12 + ["down"] * 12 + ["new"] * 12).mean
+    alone = model.fit(x, y).predict(x).mean
+    np.testing.assert_allclose(found[:12], alone, atol=1e-6)
+    np.testing.assert_allclose(found[12:24], -3 * alone, atol=1e-6)
+    np.testing.assert_allclose(found[24:], 0.0, atol=1e-9)
+
+
+def test_a_new_row_is_told_by_its_observed_cells():
+    """Given as a question's row or as a row of the table: the same regression on both."""
+    x, y = (a.to_numpy() for a in wavy(10))
+    model = baselines.IGP(**{**SMALL, "num_steps": 0}, standardise=False, kernel=RBF(lengthscale=0.8), noise=NOISE)
+    asked, cells = np.array([[2.5]]), np.array([[3.0, np.nan, -3.0]])
+    found = model.fit(x, y).impute(asked, cells).mean
+    wanted = model.fit(np.vstack([x, asked]), np.vstack([y, cells])).impute(asked, cells).mean
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert found[0, 0] > 1 and found[0, 2] < 0
 
 
 def conditioned(K, cross, prior, y):
@@ -170,6 +205,39 @@ def test_gpar_with_a_linear_kernel_is_the_chain_rule_of_normals():
     found = model.predict(where).log_density(cells, np.ones((1, 2), bool))[0]
     assert found[0] == pytest.approx(stats.norm.logpdf(0.7, mean, np.sqrt(variance + NOISE**2)), abs=1e-4)
     assert found[1] == pytest.approx(np.log(density), abs=0.02)
+
+
+def test_gpar_denoised_goes_on_from_latent_functions():
+    """f² = g(x) + w E[f¹ | y¹], at given and at asked rows alike."""
+    rng = np.random.default_rng(0)
+    x, first = np.append(np.arange(6.0), 2.4)[:, None], rng.standard_normal(7)
+    second = np.append(0.8 * first[:6] + 0.3 * rng.standard_normal(6), np.nan)
+    model = baselines.GPAR(num_steps=0, num_draws=2, progress=False, standardise=False, noise=NOISE, linear=True,
+                           nonlinear=False, denoise=True, kernel=RBF(lengthscale=0.8, variance=0.5))  # fmt: skip
+    found = model.fit(x, np.column_stack([first, second])).impute(x[6:], np.array([[first[6], np.nan]])).mean[0, 1]
+    K = 0.5 * np.exp(-0.5 * ((x - x.T) / 0.8) ** 2)
+    smooth = K @ np.linalg.solve(K + (NOISE**2 + 1e-6) * np.eye(7), first)
+    both = K + np.outer(smooth, smooth)
+    wanted, _ = conditioned(both[:6, :6], both[:6, 6], both[6, 6], second[:6])
+    assert found == pytest.approx(wanted, abs=1e-4)
+
+
+def test_gpar_takes_columns_by_how_much_is_known_and_gives_them_back_in_place():
+    x, y = wavy()
+    y = pd.DataFrame({"gaps": y["b"].where(np.arange(12) > 3), "full": y["a"].fillna(0.0)})
+    model = baselines.GPAR(**{**SMALL, "num_steps": 0}).fit(x, y)
+    assert model.order_.tolist() == [1, 0]
+    alone = baselines.IGP(**{**SMALL, "num_steps": 0}, noise=model.noise).fit(x, y[["full"]])
+    np.testing.assert_allclose(model.predict(x).mean["full"], alone.predict(x).mean["full"], rtol=1e-6)
+
+
+def test_series_are_read_in_the_order_of_time():
+    """Whatever the order of the rows, each has the same neighbours."""
+    x, y = wavy()
+    model = baselines.BandedGPVAE(**{**SMALL, **NETWORKS, "num_steps": 0}, kernel=RBF(lengthscale=1.0))
+    order = np.random.default_rng(1).permutation(12)
+    one, other = (np.asarray(model.fit(x.iloc[i], y.iloc[i]).encode(x, y).mean) for i in (np.arange(12), order))
+    np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_one_column_leaves_nothing_to_regress_on():
