@@ -127,6 +127,13 @@ def test_a_block_has_the_same_answer_whoever_asks(model, small_blocks):
     np.testing.assert_array_equal(pd.concat([p.mean for p in pieces]), large.mean)
 
 
+def test_blocks_of_the_same_rows_have_draws_of_their_own(model, small_blocks):
+    """Else what is wrong with one block by chance would be wrong with all."""
+    for question, cells in (("impute", frame(NEW_Y[:8])), ("predict", None)):
+        one, other = (np.asarray(block.mean) for block in model.stream(question, [(NEW_X[:8], cells, None)] * 2))
+        assert np.isfinite(one).all() and not np.isclose(one[:, 1], other[:, 1], rtol=0, atol=1e-9).any()
+
+
 def test_what_cannot_be_held_is_refused_in_a_sentence(model, small_blocks):
     with pytest.raises(InputError, match="go through them with blocks"):
         _ = model.predict(NEW_X).samples

@@ -57,6 +57,11 @@ def test_version_is_the_package_version(capsys):
     assert capsys.readouterr().out == f"gpbae {__version__}\n"
 
 
+def test_no_words_at_all_show_the_help(capsys):
+    assert run() == 2
+    assert "Start with: gpbae demo" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_of_every_command_shows_an_example(command, capsys):
     assert run(*command, "--help") == 0

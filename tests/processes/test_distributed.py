@@ -126,6 +126,25 @@ def test_chains_of_four_processes_are_those_of_one(name):
     assert digests(run(name, 4, num_chains=4)) == alone
 
 
+ON_DISK = """
+from gpbae import SGPBAE
+from gpbae.tabular.ondisk import OnDisk
+x = np.linspace(0, 10, 300)[:, None]
+y = np.concatenate([np.sin(x), np.cos(x)], axis=1) + 0.1 * np.random.default_rng(0).standard_normal((300, 2))
+model = SGPBAE(latent_dim=2, num_inducing=4, decoder="linear", encoder="linear", num_chains=2, num_warmup=4,
+               num_samples=3, thinning=1, sampler_steps=3, encoder_steps=2, num_map_steps=5, batch_size=32,
+               latents="amortised", progress=False).fit(OnDisk(x), OnDisk(y))
+leaves = jax.tree.leaves((model.draws_, model.encoders_, model.kinetic_temperature_, model.step_size_))
+print("digest", hashlib.sha256(b"".join(np.asarray(a).tobytes() for a in leaves)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_chains_of_two_processes_are_those_of_one_for_a_table_on_disk():
+    alone = digests(ends(list(launch(ON_DISK, 1))))
+    assert len(alone) == 1 and digests(ends(list(launch(ON_DISK, 2)))) == alone
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 4), (2, 2)])
 def test_processes_that_share_rows_agree_with_each_other(shape):

@@ -49,22 +49,37 @@ def assert_same_draws(found, expected, chains=slice(None)):
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[chains]), found.draws_, expected.draws_)
 
 
+def started(estimator, batching, y, x=None, **changes):
+    """Model, plan, table, static part and chains as a fit from disk begins."""
+    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(x, y, None)
+    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True,
+                               **changes)  # fmt: skip
+    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    return model, plan, table, static, chains
+
+
+def begun(size, num_visits, step_size):
+    """A block of one chain that knows its rows by number, the chain, and the table of all rows."""
+    *given, table, static, chains = started(tiny(num_chains=1), StreamBatch(size, N), Y, X, visits=num_visits)
+    noise = jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
+    settings = sghmc.Settings(jnp.full(1, step_size), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+
+    def block(chains, numbers, slots, latents):
+        rows = Rows(*(np.asarray(a)[numbers] for a in (table.x, table.y, table.mask, table.group)))
+        return visits.run_block(*given, table, static, chains, settings, jnp.ones(numbers.shape[1]),
+                                jnp.asarray(False), rows, slots, latents)  # fmt: skip
+
+    return block, chains, table
+
+
 def test_a_row_in_two_sweeps_of_a_block_goes_on_from_where_the_first_left_it(tmp_path):
     """A block of two sweeps is two blocks of one, between which the latents were in the file."""
-    estimator = tiny(num_chains=1)
-    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(X, Y, None)
-    plan = dataclasses.replace(plan, batching=StreamBatch(8, N), amortised=True, refresh=False, collapsed=False,
-                               placed=True, visits=3)  # fmt: skip
-    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
-    noise = jax.tree.map(jnp.zeros_like, chains.sampler.preconditioner)
-    settings = sghmc.Settings(jnp.full(1, 1e-2), jnp.asarray(0.05), jnp.asarray(1.0), noise)
+    block, chains, _ = begun(size=8, num_visits=3, step_size=1e-2)
     numbers = distinct(12, 8, 6)(np.random.default_rng(0)).reshape(1, 2, 3, 8)  # twelve rows: all of them come again
 
     def run(kept, chains, numbers):
         found = kept.visited(numbers)
-        rows = Rows(*(np.asarray(a)[numbers] for a in (table.x, table.y, table.mask, table.group)))
-        chains, _, left = visits.run_block(model, plan, table, static, chains, settings, jnp.ones(numbers.shape[1]),
-                                           jnp.asarray(False), rows, *map(jnp.asarray, found[1:]))  # fmt: skip
+        chains, _, left = block(chains, numbers, *map(jnp.asarray, found[1:]))
         kept.write(found, np.asarray(left), np.ones(1, bool))
         return chains, kept.visited(np.arange(12)[None]).latents
 
@@ -77,6 +92,30 @@ def test_a_row_in_two_sweeps_of_a_block_goes_on_from_where_the_first_left_it(tmp
     assert between.any() and not np.array_equal(between, apart[1])
     same = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)  # noqa: E731
     jax.tree.map(same, (together[0].sampler, together[1]), (apart[0].sampler, apart[1]))
+
+
+def test_a_row_is_taken_from_its_slot_and_left_there(monkeypatch):
+    """Where moves are refused and steps are nothing rows keep what they had, and those never seen (zeros) what they are
+    born with: no momentum of other rows carries them away.  The encoder learns from the last visit."""
+    birth = lambda *given: jnp.where(given[7][:, None], 5.0, given[6])  # noqa: E731
+    stay = lambda key, z, given: (z, jnp.zeros_like(z), jnp.zeros(len(z), bool))  # noqa: E731
+    told = lambda model, plan, table, static, chain, *_: (chain, jnp.sum(table.y))  # noqa: E731
+    monkeypatch.setattr(visits, "_born", birth)
+    monkeypatch.setattr(visits.redraw, "move", stay)
+    monkeypatch.setattr(visits.inference, "train_encoder", told)
+    block, chains, table = begun(size=7, num_visits=2, step_size=1e-12)
+    momentum = chains.sampler.momentum._replace(local=jnp.ones_like(chains.sampler.momentum.local))
+    chains = chains._replace(sampler=chains.sampler._replace(momentum=momentum))
+    numbers = distinct(12, 7, 6)(np.random.default_rng(0)).reshape(1, 3, 2, 7)
+    slots = np.unique(numbers, return_inverse=True)[1].reshape(numbers.shape).astype(np.int32)
+    kept = np.random.default_rng(1).standard_normal((1, slots.max() + 1, 2)).astype(np.float32)
+    kept[0, 3], expected = 0.0, kept.copy()
+    expected[0, 3] = 5.0
+    chains, report, left = block(chains, numbers, jnp.asarray(slots), jnp.asarray(kept))
+    np.testing.assert_allclose(left, expected, atol=1e-6)
+    np.testing.assert_allclose(chains.sampler.position.local[0], expected[0, slots[0, -1, -1]], atol=1e-6)
+    of_the_last = np.asarray(table.y)[numbers[0, :, -1]].sum(axis=(1, 2))
+    np.testing.assert_allclose(report.encoder_loss[0], of_the_last.mean(), rtol=1e-4)
 
 
 def test_kept_latents_have_the_law_of_their_rows(monkeypatch):
@@ -104,6 +143,25 @@ def test_kept_latents_have_the_law_of_their_rows(monkeypatch):
     assert abs(apart) < 4 * np.sqrt(2) * error
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_rows_that_were_never_seen_are_born_and_the_others_stay_as_they_were(temperature):
+    """y = z + noise as above; at a temperature T the variances are T times as large."""
+    s, num = 0.7, 3200
+    y = np.random.default_rng(3).standard_normal((num, 2)) * np.sqrt(1 + s**2)
+    estimator = BAE(latent_dim=2, decoder="identity", encoder="linear", standardise=False, num_chains=1,
+                    likelihood=Gaussian(noise=s, learn_noise=False))  # fmt: skip
+    model, plan, table, static, chains = started(estimator, StreamBatch(num, num, is_given=True), y)
+    position, encoder = jax.tree.map(lambda a: a[0], (chains.sampler.position, chains.encoder))
+    is_new = np.random.default_rng(4).random(num) < 0.7
+    born = jax.jit(lambda z, is_new, key: visits._born(model, plan, table, eqx.combine(encoder, static), position,
+                                                       jnp.asarray(temperature), z, is_new, key))  # fmt: skip
+    z = np.asarray(born(jnp.full((num, 2), 7.0), jnp.asarray(is_new), jax.random.key(0)))
+    assert np.all(z[~is_new] == 7.0)
+    standard = (z - y / (1 + s**2))[is_new] / np.sqrt(temperature * s**2 / (1 + s**2))
+    error = 1 / np.sqrt(standard.size)
+    assert abs(standard.mean()) < 4 * error and abs(standard.var() - 1) < 4 * np.sqrt(2) * error
+
+
 SMALL = np.random.default_rng(0).standard_normal((256, 1)) @ np.array([[1.0, -1.0, 1.0]])
 SMALL = SMALL + 1.2 * np.random.default_rng(1).standard_normal(SMALL.shape)
 
@@ -121,11 +179,8 @@ def linear(**changes):
 def test_gradient_noise_is_that_of_drawn_rows_and_that_of_drawn_latents(batch_size):
     """Var e = (N²/B) [(1 − B/N) V_rows + V_latents], with latents of a linear decoder drawn from their normal law."""
     estimator, N = linear(batch_size=batch_size), len(SMALL)
-    model, plan, table, decoder_of, encoder_of, latents = estimator._prepare(None, SMALL, None)
     batching = StreamBatch(batch_size, N, unseen=1 - batch_size / N)
-    plan = dataclasses.replace(plan, batching=batching, amortised=True, refresh=False, collapsed=False, placed=True,
-                               visits=plan.sampler_steps)  # fmt: skip
-    chains, static = estimator._start(model, plan, table, decoder_of, encoder_of, latents)
+    model, plan, table, static, chains = started(estimator, batching, SMALL, visits=estimator.sampler_steps)
     state, encoder = jax.tree.map(lambda a: a[0], (chains.sampler, chains.encoder))
     decoder = jax.tree.map(lambda a: a + 0.7, state.position.shared["decoder"])
     shared = {**state.position.shared, "decoder": decoder}
@@ -153,6 +208,20 @@ def test_gradient_noise_is_that_of_drawn_rows_and_that_of_drawn_latents(batch_si
         expected = N**2 / batch_size * ((1 - batch_size / N) * of_drawn + of_latents)
         error = np.std(measured, axis=0) / np.sqrt(len(keys))
         assert np.all(np.abs(np.mean(measured, axis=0) - expected) < 4 * error + 0.02 * expected)
+
+
+def test_the_noise_of_a_batch_that_stays_counts_at_every_step_that_it_stays_for():
+    """Latents born at every sweep; over longer times the noise acts like independent noise of so many times as much."""
+    estimator = linear(sampler_steps=1)
+    model, plan, table, static, chains = started(estimator, StreamBatch(32, 1000), SMALL)
+    state, encoder = jax.tree.map(lambda a: a[0], (chains.sampler, chains.encoder))
+
+    def noise(sampler_steps):
+        staying = dataclasses.replace(plan, sampler_steps=sampler_steps)
+        given = staying, table, eqx.combine(encoder, static), state, jnp.asarray(1.0), jax.random.key(0)
+        return stiffness._gradient_noise(model, *given).shared["decoder"]
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 7 * b, rtol=1e-4), noise(7), noise(1))
 
 
 def test_a_table_no_larger_than_a_batch_is_not_hot():
@@ -250,7 +319,10 @@ def test_rows_keep_latents_by_themselves_where_a_run_comes_by_often(monkeypatch)
 
 @pytest.mark.parametrize("latents", ["persistent", "amortised"])
 def test_a_block_that_is_too_large_for_memory_is_computed_in_parts(latents, monkeypatch):
-    """Every step sees another batch whatever the columns, and draws are those of the whole block but for rounding."""
+    """Every step sees another batch whatever the columns, and draws and latents are those of the whole block but for
+    rounding.  Draws alone would not tell: with a linear decoder a row forgets which latents it was given."""
+    left, write = [], KeptLatents.write
+    monkeypatch.setattr(KeptLatents, "write", lambda kept, *given: left.append(given[1]) or write(kept, *given))
     whole = tiny(latents=latents, num_warmup=4, num_samples=2).fit(X, OnDisk(Y))
     seen, gathered = [], outofcore.Feed._in_turn
     monkeypatch.setattr(outofcore.Feed, "_in_turn", lambda *a: (seen.append(r.mask.shape) or r for r in gathered(*a)))
@@ -260,8 +332,9 @@ def test_a_block_that_is_too_large_for_memory_is_computed_in_parts(latents, monk
     assert len(seen) == 8 and all(shape[1] == 1 for shape in seen)  # as many as sweeps
     if latents == "persistent":
         assert all(shape == (2, 1, 3, 32, 3) for shape in seen) and parts.plan_.stay == 1
-    for a, b in zip(jax.tree.leaves(parts.draws_), jax.tree.leaves(whole.draws_), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+    assert len(left) == (8 if latents == "persistent" else 0)  # of each fit, warm-up and sampling have two blocks
+    same = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)  # noqa: E731
+    jax.tree.map(same, (parts.draws_, left[4:]), (whole.draws_, left[:4]))
 
 
 @pytest.mark.parametrize("phase", ["warm-up", "sampling"])

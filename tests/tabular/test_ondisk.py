@@ -247,6 +247,7 @@ def test_runs_of_one_table_on_disk_are_merged(files, tmp_path, monkeypatch):
         tiny(seed=seed, kernel=RBF(), num_chains=1).fit(*given, run_dir=tmp_path / str(seed))
     merged = merging.merge([tmp_path / "0", tmp_path / "1"])
     assert merged.num_chains_ == 2 and len(merged.table_.x) == 200
+    assert merged.plan_.batching == StreamBatch(32, N)  # a row of a batch counts for the table, not for its sample
 
 
 def test_what_cannot_be_fitted_from_disk_is_refused(files, tmp_path):
@@ -281,12 +282,23 @@ def test_the_sample_has_a_row_of_every_group(monkeypatch):
     assert set(labels.codes[chosen]) == {0, 1, 2} and len(chosen) <= 8
 
 
-def test_an_infinity_outside_the_sample_is_named_by_its_row_and_column():
-    from gpbae.likelihoods import Gaussian
-    from gpbae.sampling import outofcore
-    from gpbae.tabular.tables import Frame
+@pytest.mark.parametrize(("name", "value"), [("y", -np.inf), ("y", 1e200), ("x", np.nan), ("x", np.inf)])
+def test_numbers_outside_the_sample_that_cannot_be_used_are_named_by_row_and_column(name, value, monkeypatch):
+    """In memory they are refused at once; on disk the chains would meet them, and be said to diverge."""
+    monkeypatch.setattr(outofcore, "SAMPLE", 300)
+    given = {"x": X.copy(), "y": Y.copy()}
+    outside = np.setdiff1d(np.arange(N), outofcore.chosen_rows(outofcore.tables.group_codes(None, N), N))
+    given[name][outside, -1] = value
+    column = 0 if name == "x" else 2
+    with pytest.raises(
+        InputError, match=rf"^{name} must be finite and within .*; got .* in row \d+, column {column}\."
+    ):
+        tiny(num_map_steps=1).fit(OnDisk(given["x"]), OnDisk(given["y"]))
 
-    numbers, values = np.array([[7, 2], [5, 11]]), np.zeros((2, 2, 3))
-    values[1, 0, 2] = -np.inf
-    with pytest.raises(InputError, match="an infinity in row 5, column rain"):
-        outofcore._refuse_impossible(numbers, values, values == 0, Gaussian(), Frame((3,), ["a", "b", "rain"]))
+
+def test_a_table_on_disk_is_refused_where_rows_in_memory_are_needed(model):
+    with pytest.raises(InputError, match="Rows in memory are needed here; got a table of 900 rows on disk"):
+        tiny().fit(OnDisk(X), Y)
+    for ask in (lambda: model.predict(OnDisk(X)), lambda: model.impute(X, OnDisk(Y))):
+        with pytest.raises(InputError, match="pass some rows at a time to stream"):
+            ask()

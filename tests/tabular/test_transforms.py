@@ -64,6 +64,15 @@ def test_auto_takes_logs_of_skewed_positive_columns_only():
     assert found[3].unit == np.median(rain[rain > 0])
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss occurred:RuntimeWarning")
+def test_skewness_is_that_of_scipy_where_there_is_nothing_but_rounding_too():
+    rng = np.random.default_rng(0)
+    for y in (rng.standard_normal(50), rng.exponential(size=9), 1e9 * rng.gamma(0.1, size=200), 1e-200 * Y):
+        np.testing.assert_allclose(transforms._skewness(y), stats.skew(y), rtol=1e-9)
+    for y in (np.full(9, 0.1), np.array([1e16] * 8 + [1e16 + 2])):
+        assert np.isnan(transforms._skewness(y)) and np.isnan(stats.skew(y))
+
+
 @pytest.mark.parametrize("scale", [0.01, 1.0, 500.0])
 def test_a_single_zero_leaves_the_others_their_logarithms(scale):
     """Up to a constant and log 2 at the unit, below which lies a twentieth of them, in whatever units they are."""

@@ -67,7 +67,7 @@ def _showing(otherwise: Callable[..., None]) -> Callable[..., None]:
 def _spelled_out(given: list[str]) -> list[str]:
     """`--evaluate` may stand alone and then means cells; a misspelt way is left for the command to refuse."""
     done = []
-    for argument, following in zip(given, [*given[1:], ""], strict=True):
+    for argument, following in zip(given, [*given, ""][1:], strict=True):
         done.append(argument)
         is_way = following.startswith((*WAYS, "column:")) or difflib.get_close_matches(following, WAYS)
         if argument == "--evaluate" and not is_way:

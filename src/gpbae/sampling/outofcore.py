@@ -62,8 +62,9 @@ def fit(estimator: Any, x: Any, y: OnDisk, groups: Any = None, run_dir: Any = No
         _refuse_impossible(numbers, values, mask, model.likelihood, estimator.frame_)
         scaled = np.where(mask, estimator.scaler_.forward(values), 0.0).astype(table.y.dtype)
         inputs = np.zeros((*numbers.shape, 1)) if x is None or _is_blind(estimator) else _rows(x, numbers)
-        inputs = inputs.reshape(*numbers.shape, -1) - estimator.x_location_
-        return Rows(inputs, scaled, mask, slots[labels.codes[numbers]])
+        inputs = inputs.reshape(*numbers.shape, -1)
+        _refuse_unusable(numbers, inputs, "x", "Drop that row.")
+        return Rows(inputs - estimator.x_location_, scaled, mask, slots[labels.codes[numbers]])
 
     with contextlib.ExitStack() as stack:
         keeper = stack.enter_context(estimator._keeping(run_dir, *sample, rows_on_disk=len(y)))
@@ -205,11 +206,18 @@ def _refuse_impossible(
     numbers: np.ndarray, values: np.ndarray, mask: np.ndarray, likelihood: AbstractLikelihood, frame: tables.Frame
 ) -> None:
     """Rows outside the sample, by which the likelihood was chosen, are seen here for the first time."""
-    if np.isinf(values).any():
-        *place, column = np.argwhere(np.isinf(values))[0]
-        raise InputError(
-            f"y must be finite or NaN; got an infinity in row {numbers[tuple(place)]}, column {frame.names()[column]}. "
-            "Mark it as NaN."
-        )
+    seen = np.where(mask, values, 0.0)
+    _refuse_unusable(numbers, seen, "y", "Mark it as NaN.", frame.names())
     flat = (-1, values.shape[-1])
     likelihood.check(values.reshape(flat), mask.reshape(flat), tuple(frame.names()))
+
+
+def _refuse_unusable(numbers: np.ndarray, values: np.ndarray, name: str, remedy: str, columns: Any = None) -> None:
+    """What a table in memory is refused for at once: values whose squares are no numbers."""
+    bad = ~(np.abs(values) <= tables.SQUARABLE)
+    if bad.any():
+        *place, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"{name} must be finite and within ±{tables.SQUARABLE:g}; got {values[tuple([*place, column])]:g} in row "
+            f"{numbers[tuple(place)]}, column {column if columns is None else columns[column]}. {remedy}"
+        )

@@ -36,6 +36,12 @@ class OnDisk:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise InputError(
+            f"Rows in memory are needed here; got a table of {len(self)} rows on disk. To fit it, pass y as OnDisk "
+            "(x may be either); to ask about it, pass some rows at a time to stream."
+        )
+
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """These rows, in any order, with repetitions if there are any: read in the order of the file."""
         distinct, back = np.unique(numbers, return_inverse=True)

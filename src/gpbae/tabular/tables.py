@@ -241,6 +241,8 @@ def _numbers(a: Any, name: str) -> np.ndarray:
         a = np.ma.filled(np.ma.asarray(a).astype(np.float64), np.nan)
     try:
         array = np.asarray(a)
+    except InputError:  # of what has a sentence of its own
+        raise
     except ValueError:
         raise InputError(f"{name} must have rows of one length; got rows of several. Fill the gaps with NaN.") from None
     if array.dtype.kind == "c":
