@@ -169,12 +169,18 @@ class _Lines:
         while not self.over.wait(SECONDS_BETWEEN_LINES):
             silent = time.monotonic() - self.heard
             if silent >= SECONDS_BETWEEN_LINES:
-                now = "compiling" if self.phase in BEFORE_WARM_UP else WORDS.get(self.phase, self.phase)
-                self._print(f"{now}, {duration(silent)} so far")
+                self._print(_silence(self.phase, silent))
 
     def _print(self, text: str) -> None:
         self.last = time.monotonic()
         print(f"{self.title}: {text.rstrip()}", file=sys.stderr, flush=True)
+
+
+def _silence(phase: str, seconds: float) -> str:
+    """What is told while nothing is heard: what is new is compiled, what is under way takes its time."""
+    if phase in BEFORE_WARM_UP:
+        return f"compiling, {duration(seconds)} so far"
+    return f"{WORDS.get(phase, phase).split(',')[0]}, at work for {duration(seconds)} since the last news"
 
 
 class _Pace:
