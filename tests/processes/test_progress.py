@@ -80,6 +80,6 @@ def test_before_anything_is_heard_no_phase_is_named():
 
 
 def test_silence_is_told_in_words_of_what_is_done():
-    assert progress._silence("map", 12.0) == "compiling, 12 s so far"
+    assert progress._silence("map", 12.0) == "compiling the sampler, 12 s so far"
     assert progress._silence("training", 31.0) == "training, at work for 31 s since the last news"
     assert progress._silence("sampling", 61.0) == "sampling, at work for 1 min 1 s since the last news"

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 SECONDS_BETWEEN_LINES = 10.0
-BEFORE_WARM_UP = ("compiling", "map")
+BEFORE_WARM_UP = {"compiling": "compiling, then finding a place to start", "map": "compiling the sampler"}
 WORDS = {"compiling": "compiling, half a minute or more; then the time left is told",
          "map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
          "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
@@ -179,7 +179,7 @@ class _Lines:
 def _silence(phase: str, seconds: float) -> str:
     """What is told while nothing is heard: what is new is compiled, what is under way takes its time."""
     if phase in BEFORE_WARM_UP:
-        return f"compiling, {duration(seconds)} so far"
+        return f"{BEFORE_WARM_UP[phase]}, {duration(seconds)} so far"
     return f"{WORDS.get(phase, phase).split(',')[0]}, at work for {duration(seconds)} since the last news"
 
 
