@@ -137,11 +137,9 @@ class BAE(Building, Streams, Inspection, Contract):
 
     def report(self, path: Any) -> None:
         """Write a page about this fit: what was fitted, how well it mixed, what it predicts."""
-        from pathlib import Path
-
         from gpbae import report
 
-        Path(path).write_text(report.model_page(self), encoding="utf-8")
+        report.write(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "draws_")
