@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from gpbae import networks
 from gpbae.answering.inspection import Inspection
 from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
-from gpbae.errors import InputError
+from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, AbstractKernel, Matern32, label_columns
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, seeded
 from gpbae.processes import distributed, progress
@@ -136,10 +137,17 @@ class BAE(Building, Streams, Inspection, Contract):
         io.save(self, path)
 
     def report(self, path: Any) -> None:
-        """Write a page about this fit: what was fitted, how well it mixed, what it predicts."""
+        """Write a page about this fit: what was fitted, how well it mixed, what it predicts; folders are made."""
         from gpbae import report
+        from gpbae.saving import storage
 
-        report.write(self, path)
+        page = Path(path)
+        storage.make_folder(page.parent)
+        text = report.model_page(self)
+        try:
+            page.write_text(text, encoding="utf-8")
+        except OSError as problem:
+            raise GpbaeError(f"Could not write the page {page}: {problem.strerror}; name another file.") from problem
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "draws_")

@@ -17,6 +17,7 @@ from browser import Browser
 from gpbae import SGPBAE, overview, plots, report
 from gpbae.answering import diagnostics
 from gpbae.cli import dates, roles
+from gpbae.errors import GpbaeError
 from gpbae.experiments import ball
 from gpbae.report import belief, charts, page, subject, trust
 from gpbae.scoring import glossary
@@ -500,3 +501,11 @@ def test_thresholds_of_r_hat_are_the_same_wherever_they_are_said():
 def test_the_page_of_a_file_names_it(model):
     text = report.model_page(model, dataclasses.replace(READ, table="<b>.csv"))
     assert "<h1>SGPBAE, fitted to &lt;b&gt;.csv</h1>" in text
+
+
+def test_a_page_makes_its_folder_and_says_where_it_cannot_be(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "model_page", lambda model: "<p>page")
+    model.report(tmp_path / "new" / "folder" / "page.html")
+    assert (tmp_path / "new" / "folder" / "page.html").read_text() == "<p>page"
+    with pytest.raises(GpbaeError, match="Could not write the page .*new: Is a directory; name another file"):
+        model.report(tmp_path / "new")
