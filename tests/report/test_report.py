@@ -194,6 +194,11 @@ def test_the_page_of_a_run_names_its_folder_in_what_is_to_be_done(pages):
     assert "or gpbae evaluate 'a run'." in html.unescape((pages / "dates.html").read_text())
 
 
+def test_the_page_of_a_model_fitted_in_python_advises_calls(pages):
+    text = html.unescape((pages / "images.html").read_text())
+    assert "<code>model.set_params(" in text and "gpbae fit" not in text and "gpbae evaluate" not in text
+
+
 def test_words_of_the_page_are_explained(pages):
     text = (pages / "table.html").read_text()
     assert '<abbr title="mean absolute error; 0 is perfect">MAE</abbr>' in text
@@ -507,5 +512,5 @@ def test_a_page_makes_its_folder_and_says_where_it_cannot_be(model, tmp_path, mo
     monkeypatch.setattr(report, "model_page", lambda model: "<p>page")
     model.report(tmp_path / "new" / "folder" / "page.html")
     assert (tmp_path / "new" / "folder" / "page.html").read_text() == "<p>page"
-    with pytest.raises(GpbaeError, match="Could not write the page .*new: Is a directory; name another file"):
+    with pytest.raises(GpbaeError, match=r"Could not write the page .*new: Is a directory; name another file"):
         model.report(tmp_path / "new")

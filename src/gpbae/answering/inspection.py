@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpbae import networks
-from gpbae.answering import diagnostics, posterior
+from gpbae.answering import advice, diagnostics, posterior
 from gpbae.answering.fitted import Fitted, merge
 from gpbae.autoencoder import Position, encode
 from gpbae.likelihoods import Blocks
@@ -39,7 +39,8 @@ class Inspection(Fitted):
     step_size_: np.ndarray
 
     def diagnostics(self, dates: Mapping[str, Any] | None = None):
-        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words.
+        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words, and
+        `.attrs["warnings with commands"]` to those who type commands.
 
         `dates` are, by name, inputs that were dates: what has a `unit_name` and makes `text` of a number.
         """
@@ -52,6 +53,7 @@ class Inspection(Fitted):
                  "because": self._why_dead(),
                  "by_inputs": self._by_inputs(), "now": self._now()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
+        frame.attrs["warnings with commands"] = diagnostics.warnings(frame, facts, advice.COMMANDS)
         return frame
 
     def _now(self) -> dict[str, Any]:

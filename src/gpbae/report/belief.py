@@ -31,6 +31,10 @@ OUTPUTS = (
 
 def lights(subject: Subject) -> Section:
     checks = trust.checks(subject.model, subject.diagnostics, subject.evaluation)
+    if subject.is_of_a_call:
+        call = trust.command(checks, advice.call)
+        words = ["To do all that is advised here at once:"] if call else []
+        return Section("Is it to be trusted?", words, checks=checks, command=call)
     command = advice.spelled_out(trust.command(checks), subject.typed)
     dots = " NEW (… stands for what was typed before)" if advice.BEGINNING in command else ""
     words = f"To do all that is advised here at once, in a new folder{dots}:"
@@ -46,10 +50,11 @@ def calibration(subject: Subject) -> Section:
         counts = _enough(np.sum([row["pit"] for row in mine], axis=0))
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
+        of_a_run = "" if subject.is_of_a_call else f", or gpbae evaluate {subject.run}"
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only, "
             "and a hump is usual: bands are those of a new measurement, and of these cells the model knows more. For "
-            f"an honest test hide some cells: model.evaluate, or gpbae evaluate {subject.run}."
+            f"an honest test hide some cells: model.evaluate{of_a_run}."
         )
         num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
         what = "observed cells"
@@ -121,8 +126,7 @@ def traces(subject: Subject) -> Section:
     if view.scalars:
         caption = "Draws, one line per chain: lines that mingle without trend have mixed."
         shown.append(Chart("traces", charts.traces(view.scalars), caption, wide=True))
-    notes = [advice.spelled_out(words, subject.typed) for words in subject.diagnostics.attrs["warnings"]]
-    return Section("Traces and diagnostics", texts, [_scalars_table(subject)], notes, charts=shown)
+    return Section("Traces and diagnostics", texts, [_scalars_table(subject)], subject.warnings, charts=shown)
 
 
 def _scalars_table(subject: Subject) -> Table:
