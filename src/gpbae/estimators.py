@@ -22,7 +22,7 @@ from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, see
 from gpbae.processes import distributed, progress
 from gpbae.sampling import checkpoint, outofcore, run, start, starting
 from gpbae.sampling.building import Building, check_count
-from gpbae.tabular import tables
+from gpbae.tabular import codes, tables
 from gpbae.tabular.ondisk import OnDisk
 
 
@@ -94,6 +94,7 @@ class BAE(Building, Streams, Inspection, Contract):
             outofcore.fit(self, x, y, groups, run_dir)
             return
         problem = self._prepare(x, y, groups)
+        codes.warn(tables.observations(y), stacklevel=3)
         with self._keeping(run_dir, x, y, groups) as keeper:
             self._sample(*problem, keeper)
             keeper.finish(self)
