@@ -311,6 +311,16 @@ def test_lights_follow_the_numbers(model, kinetic, r_hat, ess, light):
     assert all(bool(check.advice) == (check.light != "green") for check in found)
 
 
+@pytest.mark.parametrize(("kinetic", "error"), [(1.146, 0.070), (1.146, 0.020), (0.9, 0.01), (1.04, 0.001)])
+def test_the_picture_of_temperatures_judges_as_the_light_does(model, kinetic, error):
+    """Green where the line of a block reaches the shade."""
+    columns = {"kinetic_temperature": [kinetic], "temperature_error": [error]}
+    (check,) = trust._temperatures(model, pd.DataFrame(columns, index=["block: latents"]))
+    band, _, line, _ = charts.temperatures({"SGPBAE": {"latents": (kinetic, error)}}).to_dict()["layer"]
+    (shade,), (row,) = band["data"]["values"], line["data"]["values"]
+    assert (row["from"] <= shade["high"] and row["to"] >= shade["low"]) == (check.light == "green")
+
+
 def test_a_few_quantities_that_disagree_are_seen_among_many_that_agree(model):
     """The light does not say green where the diagnostics warn, and names the worst."""
     frame = pd.DataFrame(np.nan, [f"output {i}" for i in range(13)], list(diagnostics.COLUMNS))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from gpbae.answering import advice
+from gpbae.answering.diagnostics import NUM_ERRORS, TEMPERATURE_TOLERANCE
 from gpbae.overview import coverages
 from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
@@ -15,6 +16,11 @@ from gpbae.scoring import metrics, scoreboard
 ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
     "hotter is too large a step; then the spread of the draws says nothing."
+)
+CAPTION_OF_TEMPERATURES = (
+    f"Kinetic temperature of each block of variables ± {NUM_ERRORS} Monte-Carlo errors; shaded: within "
+    f"{TEMPERATURE_TOLERANCE:.0%}. A line that reaches the shade may be of a sampler as it should be; one that does "
+    "not is off, as the lights say."
 )
 ABOUT_SCORES = (
     "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a column. "
@@ -119,7 +125,7 @@ def traces(subject: Subject) -> Section:
     view, name = subject.view, type(subject.model).__name__
     blocks = {name: subject.model.kinetic_temperatures_()}
     texts = [ABOUT_TEMPERATURE, OUTPUTS]
-    shown = [Chart("temperatures", charts.temperatures(blocks), "Kinetic temperature ± 2 errors; shaded: within 5%.")]
+    shown = [Chart("temperatures", charts.temperatures(blocks, subject.model.temperature), CAPTION_OF_TEMPERATURES)]
     if len(view.log_joint):
         caption = "Log joint density along warm-up and sampling: a chain that has settled wanders without trend."
         shown.append(Chart("log-joint", charts.trace(view.log_joint, "log joint (nats)", COLOURS[0]), caption))
