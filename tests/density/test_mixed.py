@@ -42,15 +42,16 @@ def fitted(quick_compilation):
 
 
 def test_quantities_are_named_by_column_row_and_input(fitted):
-    """A label has several outputs, which are numbered; everything else has one."""
+    """A label has several outputs, each named after one; everything else has one."""
     model, x, y, _ = fitted
     found = [name[len("output[") : -1].split(", ") for name in model.scalars_() if name.startswith("output[")]
     assert found and {row: float(t[2:]) for _, row, t in found} == {
         f"row {i}": pytest.approx(x["t"][i], rel=1e-5) for i in {int(row[4:]) for _, row, _ in found}
     }
     for name in {name for name, _, _ in found}:
-        column, _, number = name.partition(":")
-        assert column in y.columns and bool(number) == (model.likelihood_choice_[column].startswith("categorical"))
+        column, _, label = name.partition(":")
+        assert column in y.columns and bool(label) == (model.likelihood_choice_[column].startswith("categorical"))
+        assert not label or label in set(y[column].dropna())
 
 
 def test_noises_are_named_by_column(fitted):

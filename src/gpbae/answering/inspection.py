@@ -158,12 +158,17 @@ class Inspection(Fitted):
         owners = self.model_.likelihood.owners(self.frame_size_)
         name = self.frame_.names()[owners[output]]
         if np.sum(owners == owners[output]) > 1:
-            name += f":{np.sum(owners[:output] == owners[output])}"
+            name += f":{self._label(int(owners[output]), int(np.sum(owners[:output] == owners[output])))}"
         where = [f"row {row}", *([f"group {self.groups_[int(self.table_.group[row])]}"] if self.grouped_ else [])]
         place = np.asarray(self.table_.x[row]) + self.x_location_
         where += [f"{n}={dates[n].text(v) if n in dates else f'{v:.6g}'}"
                   for n, v in zip((self.x_columns_ or [])[:MOST_INPUTS], place, strict=False)]  # fmt: skip
         return f"output[{', '.join([name, *where])}]"
+
+    def _label(self, column: int, code: int) -> str:
+        """In the words of the table, where it had words."""
+        labels = () if self.frame_.codings is None else self.frame_.codings[column].labels
+        return str(labels[code]) if code < len(labels) else str(code)
 
     def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
         """Kinetic temperature of each block of variables over the sampling phase, and its Monte-Carlo error."""
