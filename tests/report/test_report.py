@@ -20,7 +20,7 @@ from gpbae.cli import dates, roles
 from gpbae.errors import GpbaeError
 from gpbae.experiments import ball
 from gpbae.report import belief, charts, page, subject, trust
-from gpbae.scoring import glossary
+from gpbae.scoring import glossary, scoreboard
 
 
 @pytest.fixture(scope="module")
@@ -375,6 +375,29 @@ def test_page_opens_without_complaint_and_fits(browser, pages, name, width):
                        "s.closest('figure').getBoundingClientRect().width + 1)")  # fmt: skip
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_commands_wrap_and_the_scores_that_matter_are_in_sight(browser, width, tmp_path):
+    command = "gpbae fit 'a long name of a table.csv' " + " ".join(f"--set name{i}=value{i}" for i in range(12))
+    line = dict.fromkeys(("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage90", "cells"), 0.1234)
+    rows = [{"experiment": "blocks", "model": "SGPBAE", "column": "all", "metrics": line}]
+    (board,) = scoreboard.boards(rows)
+    text = page.html("t", "l", [page.Section("s", ["do"], [belief._board(board)], command=command)])
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    browser.open(tmp_path / "page.html", width)
+    assert browser.ask("[...document.querySelectorAll('pre')].every(p => p.scrollWidth <= p.clientWidth)")
+    for word in ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%"):
+        heading = f"[...document.querySelectorAll('th')].find(h => h.textContent == {json.dumps(word)})"
+        assert browser.ask(f"{heading}.getBoundingClientRect().right <= window.innerWidth"), word
+
+
+def test_long_names_of_quantities_have_the_width_of_their_chart(browser, tmp_path):
+    name = "degrees of freedom beyond 2 (large: nearly Gaussian) of water_temperature"
+    chart = page.Chart("intervals", charts.intervals({name: np.linspace(1, 2, 20)}), "words", wide=True)
+    (tmp_path / "page.html").write_text(page.html("t", "l", [page.Section("s", charts=[chart])]), encoding="utf-8")
+    browser.open(tmp_path / "page.html", 1280)
+    assert browser.ask(f"document.querySelector('[data-spec=intervals] svg').textContent.includes({json.dumps(name)})")
+
+
 def test_names_do_not_become_code(browser, pages):
     browser.open(pages / "table.html", 1280)
     assert browser.ask("window.hacked === undefined && document.querySelectorAll('img, b, i').length == 0")
@@ -505,7 +528,7 @@ def test_scores_by_column_are_beside_those_of_the_best_rival(model):
     rows = [row("SGPBAE", 0.5), row("mean", 0.7), row("line", 0.6), row("SGPBAE", 0.5, "all"), row("line", 0.6, "all")]
     *_, table = belief.scores(subject.Subject(overview.Overview(model), evaluation=rows)).tables
     assert table.folded and table.caption.startswith("Scores by column")
-    assert table.rows == [("blocks", "a", "12", "0.5", "1", "0.9", "line", "0.6", "1", "0.9")]
+    assert table.rows == [("blocks", "a", "0.5", "1", "0.9", "12", "line", "0.6", "1", "0.9")]
 
 
 def test_thresholds_of_r_hat_are_the_same_wherever_they_are_said():

@@ -26,6 +26,8 @@ ABOUT_SCORES = (
     "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a column. "
     "Lower is better, but in a 90 % interval there should be 90 % of the cells."
 )
+ESSENTIAL = ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%")
+"""Scores that are in sight on a telephone: an error, and whether to believe the intervals."""
 SCORES_BY_COLUMN = (
     "Scores by column: errors in its own units, of labels the share wrong; beside the rival with the smallest MAE."
 )
@@ -97,10 +99,11 @@ def scores(subject: Subject) -> Section:
 
 
 def _board(board: scoreboard.Board) -> Table:
-    rows = [(str(row["experiment"]), str(row["model"]), *map(cell, line), cell(row["metrics"].get("cells")))
-            for row, line in board.lines]  # fmt: skip
+    first = sorted(range(len(board.header)), key=lambda i: board.header[i] not in ESSENTIAL)
+    rows = [(str(row["experiment"]), str(row["model"]), *(cell(line[i]) for i in first),
+             cell(row["metrics"].get("cells"))) for row, line in board.lines]  # fmt: skip
     what = "Labels: how often the likeliest one was wrong." if board.of_labels else ""
-    return Table(("hidden", "method", *board.header, "cells"), rows, what)
+    return Table(("hidden", "method", *(board.header[i] for i in first), "cells"), rows, what)
 
 
 def _by_column(subject: Subject) -> Iterator[Table]:
@@ -109,15 +112,14 @@ def _by_column(subject: Subject) -> Iterator[Table]:
     for how in dict.fromkeys(row["experiment"] for row in subject.evaluation):
         here = [row for row in subject.evaluation if row["experiment"] == how]
         for column, duel in scoreboard.by_column(here, name).items():
-            ours = (duel.ours.get(score) for score in ("cells", "mae", "nlpd", "coverage90"))
+            ours = (duel.ours.get(score) for score in ("mae", "nlpd", "coverage90", "cells"))
             theirs = (duel.theirs.get(score) for score in ("mae", "nlpd", "coverage90"))
             rows.append((str(how), str(column), *map(cell, ours), duel.rival, *map(cell, theirs)))
     if rows:
-        scores = ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%")
         all_of_them = (
             "" if len(rows) <= MOST_TABLE_ROWS else f" The first {MOST_TABLE_ROWS}; all are in evaluation.csv."
         )
-        yield Table(("hidden", "column", "cells", *scores, "best rival", *(f"its {score}" for score in scores)),
+        yield Table(("hidden", "column", *ESSENTIAL, "cells", "best rival", *(f"its {score}" for score in ESSENTIAL)),
                     rows[:MOST_TABLE_ROWS], SCORES_BY_COLUMN + all_of_them, folded=True)  # fmt: skip
 
 
