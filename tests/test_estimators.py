@@ -327,8 +327,10 @@ def test_scikit_learn_can_clone_and_ask(name):
     assert (twin.seed, twin.thinning, model.seed) == (7, 3, 0)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
-    with pytest.raises(InputError, match="no argument 'colour'"):
+    with pytest.raises(InputError, match=r"no argument 'colour'\. It takes "):
         model.set_params(colour="red")
+    with pytest.raises(InputError, match=r"no argument 'num_chain'\. Did you mean num_chains\?"):
+        model.set_params(num_chain=2)
 
 
 def test_arguments_are_stored_as_given_even_when_wrong():
