@@ -54,6 +54,16 @@ def test_quantities_are_named_by_column_row_and_input(fitted):
         assert not label or label in set(y[column].dropna())
 
 
+def test_draws_are_an_array_whose_codes_are_places_of_labels(fitted):
+    model, x, y, _ = fitted
+    draws, answer = model.sample(x, num_samples=4), model.predict(x)
+    assert isinstance(draws, np.ndarray) and draws.shape == (4, *y.shape)
+    for column, name in enumerate(y.columns):
+        if model.likelihood_choice_[name].startswith("categorical"):
+            labels = list(answer.probabilities(name).columns)
+            assert labels == sorted(labels) and set(np.unique(draws[..., column])) <= set(range(len(labels)))
+
+
 def test_noises_are_named_by_column(fitted):
     assert {"scale[level]", "noise[rate]"} <= set(fitted[0].scalars_())
 
