@@ -384,7 +384,8 @@ def test_commands_wrap_and_the_scores_that_matter_are_in_sight(browser, width, t
     text = page.html("t", "l", [page.Section("s", ["do"], [belief._board(board)], command=command)])
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     browser.open(tmp_path / "page.html", width)
-    assert browser.ask("[...document.querySelectorAll('pre')].every(p => p.scrollWidth <= p.clientWidth)")
+    assert browser.ask("[...document.querySelectorAll('pre')].every(p => p.scrollWidth <= p.clientWidth && "
+                       "p.getBoundingClientRect().right <= window.innerWidth)")  # fmt: skip
     for word in ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%"):
         heading = f"[...document.querySelectorAll('th')].find(h => h.textContent == {json.dumps(word)})"
         assert browser.ask(f"{heading}.getBoundingClientRect().right <= window.innerWidth"), word
