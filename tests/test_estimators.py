@@ -327,8 +327,10 @@ def test_scikit_learn_can_clone_and_ask(name):
     assert (twin.seed, twin.thinning, model.seed) == (7, 3, 0)
     with pytest.raises(NotFittedError):
         check_is_fitted(model)
-    with pytest.raises(InputError, match="no argument 'colour'"):
+    with pytest.raises(InputError, match=r"no argument 'colour'\. It takes "):
         model.set_params(colour="red")
+    with pytest.raises(InputError, match=r"no argument 'num_chain'\. Did you mean num_chains\?"):
+        model.set_params(num_chain=2)
 
 
 def test_arguments_are_stored_as_given_even_when_wrong():
@@ -352,6 +354,7 @@ def test_fitted_models_are_told_from_unfitted_ones(fitted):
 # Mistakes, each answered in one sentence before anything is compiled.
 
 Y = table()
+DAYS = [f"2024-01-{day:02d}" for day in range(1, 15)]
 INFINITE = np.where(np.arange(3) == 1, np.inf, Y)
 MISTAKES = {
     "different lengths": (SGPBAE(), (X[:5], Y), "same number of rows; got 5 and 14"),
@@ -361,9 +364,11 @@ MISTAKES = {
     "infinite y": (SGPBAE(), (X, INFINITE), "infinity in row 0, column 1"),
     "infinite x": (SGPBAE(), (np.where(X > 0.9, np.inf, X), Y), "x must be finite"),
     "missing x cell": (SGPBAE(), (np.where(X > 0.9, np.nan, X), Y), "x must be finite"),
-    "text in y": (SGPBAE(), (X, Y.astype(str).astype(object) + "?"), "y must hold numbers"),
-    "text in x": (SGPBAE(), (np.full((14, 1), "today"), Y), "x must hold numbers"),
+    "text in y": (SGPBAE(), (X, Y.astype(str).astype(object) + "?"), "y must hold numbers, NaN for missing"),
+    "text in x": (SGPBAE(), (np.full((14, 1), "today"), Y), "x must hold numbers, without gaps; got 'today'"),
     "dates": (SGPBAE(), (pd.date_range("2024", periods=14).to_numpy(), Y), "timedelta64"),
+    "dates as text": (SGPBAE(), (DAYS, Y), "x must hold numbers; got the date '2024-01-01'.* pandas.to_datetime"),
+    "dates as objects": (SGPBAE(), (pd.DataFrame({"t": DAYS}), Y), "the date '2024-01-01'"),
     "complex": (SGPBAE(), (X, Y + 1j), "must be real"),
     "x in three dimensions": (SGPBAE(), (np.zeros((14, 2, 2)), Y), r"shape \(rows, inputs\)"),
     "x missing": (SGPBAE(), (None, Y), "needs inputs"),

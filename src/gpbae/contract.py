@@ -1,5 +1,6 @@
 """scikit-learn's contract, without importing it: arguments are stored as given, and can be read and set by name."""
 
+import difflib
 import inspect
 from typing import Any
 
@@ -19,9 +20,9 @@ class Contract:
     def set_params(self, **params: Any):
         for name, value in params.items():
             if name not in self._names():
-                raise InputError(
-                    f"{type(self).__name__} has no argument {name!r}; it takes {', '.join(self._names())}."
-                )
+                near = difflib.get_close_matches(name, self._names(), 1)
+                hint = f"Did you mean {near[0]}?" if near else f"It takes {', '.join(self._names())}."
+                raise InputError(f"{type(self).__name__} has no argument {name!r}. {hint}")
             setattr(self, name, value)
         return self
 

@@ -13,5 +13,9 @@ class Interrupted(KeyboardInterrupt):
         self.signal = signal
 
 
+class GapWarning(UserWarning):
+    """A number that looks like a missing value is about to be fitted as a measurement."""
+
+
 class InputError(GpbaeError, ValueError):
     """What the user handed over (an array, a table, an argument, a file) cannot be used as it is."""

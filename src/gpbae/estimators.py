@@ -4,6 +4,7 @@ import contextlib
 import copy
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -15,13 +16,13 @@ from gpbae import networks
 from gpbae.answering.inspection import Inspection
 from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
-from gpbae.errors import InputError
+from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, AbstractKernel, Matern32, label_columns
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, seeded
 from gpbae.processes import distributed, progress
 from gpbae.sampling import checkpoint, outofcore, run, start, starting
 from gpbae.sampling.building import Building, check_count
-from gpbae.tabular import tables
+from gpbae.tabular import codes, tables
 from gpbae.tabular.ondisk import OnDisk
 
 
@@ -93,6 +94,7 @@ class BAE(Building, Streams, Inspection, Contract):
             outofcore.fit(self, x, y, groups, run_dir)
             return
         problem = self._prepare(x, y, groups)
+        codes.warn(tables.observations(y), stacklevel=3)
         with self._keeping(run_dir, x, y, groups) as keeper:
             self._sample(*problem, keeper)
             keeper.finish(self)
@@ -136,12 +138,17 @@ class BAE(Building, Streams, Inspection, Contract):
         io.save(self, path)
 
     def report(self, path: Any) -> None:
-        """Write a page about this fit: what was fitted, how well it mixed, what it predicts."""
-        from pathlib import Path
-
+        """Write a page about this fit: what was fitted, how well it mixed, what it predicts; folders are made."""
         from gpbae import report
+        from gpbae.saving import storage
 
-        Path(path).write_text(report.model_page(self), encoding="utf-8")
+        page = Path(path)
+        storage.make_folder(page.parent)
+        text = report.model_page(self)
+        try:
+            page.write_text(text, encoding="utf-8")
+        except OSError as problem:
+            raise GpbaeError(f"Could not write the page {page}: {problem.strerror}; name another file.") from problem
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "draws_")

@@ -1,5 +1,7 @@
 """R-hat and ESS are ArviZ's; words say what a number means; nothing is called converged that was not measured."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -32,10 +34,9 @@ def autoregressive(rng, shape=(4, 200), rho=0.6):
     return chains
 
 
-def sentences(scalars, temperatures=None, **facts):
-    return diagnostics.warnings(
-        diagnostics.table(scalars, temperatures or {"latents": (1.0, 0.01)}), {**FACTS, **facts}
-    )
+def sentences(scalars, temperatures=None, manner=advice.COMMANDS, **facts):
+    frame = diagnostics.table(scalars, temperatures or {"latents": (1.0, 0.01)})
+    return diagnostics.warnings(frame, {**FACTS, **facts}, manner)
 
 
 def test_r_hat_and_ess_are_those_of_arviz(rng):
@@ -209,13 +210,25 @@ def test_every_trouble_comes_with_the_command_that_mends_it(trouble):
     assert len(said) == 1 and f" {option} " in said[0] and said[0].rstrip(".").endswith("--out NEW")
 
 
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_who_calls_the_library_is_told_of_arguments_alone(trouble):
+    facts, option = TROUBLES[trouble]
+    facts = {"temperatures": {}, "scalars": {}, "manner": advice.CALLS} | facts
+    said = " ".join(sentences(**facts))
+    (call,) = re.findall(r": model\.set_params\((.*?)\)\.fit\(…\)", said) or [""]
+    assert said and "gpbae fit" not in said and "--" not in said
+    assert option.removeprefix("--set ") in call if option.startswith("--set") else said.endswith("Leave them out.")
+
+
 def test_advice_moves_each_setting_where_it_helps():
     """Distance does not make eight draws fifty; warm-up shorter than a draw is rounded up anyway; noise is raised."""
     assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 8, "num_samples": 4}).words == "Use num_samples=8"
     assert advice.on(Trouble.FEW_DRAWS, NOW | {"num_draws": 40, "num_samples": 20, "ess": 7.0}).words.endswith("=160")
     assert advice.on(Trouble.DISAGREEMENT, NOW | {"num_warmup": 3}).words == "Use num_warmup=20"
     assert advice.on(Trouble.CROWDED_INPUTS, NOW | {"num_inducing": 0}).words == "Use latent_noise=0.2"
-    assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"], False))]) == ["Empty. Leave it out."]
+    assert advice.in_sentences([("Empty.", advice.on_unseen(["y[0,3]"], False))], advice.COMMANDS) == [
+        "Empty. Leave it out."
+    ]
     assert advice.on_unseen(["y[0]"], of_images=True) is None
 
 

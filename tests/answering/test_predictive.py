@@ -9,7 +9,7 @@ from scipy import stats
 
 from gpbae.answering.large import LargePredictive
 from gpbae.answering.predictive import Predictive
-from gpbae.errors import GpbaeError
+from gpbae.errors import GpbaeError, InputError
 from gpbae.likelihoods import Bernoulli, Categorical, Gaussian, Poisson
 from gpbae.tabular.columns import Coding
 from gpbae.tabular.tables import Frame, Scaler
@@ -69,6 +69,19 @@ def test_quantiles_are_in_order_and_intervals_nest(answer):
     np.testing.assert_allclose(wide, (low, high), rtol=1e-12)
     assert (wide[0] < narrow[0]).all()
     assert (narrow[1] < wide[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [(90.0, "90.0. Did you mean 0.9"), (-0.1, "-0.1. Pass"), (np.nan, "nan. Pass")]
+)
+def test_a_probability_is_none_above_one(answer, given, hint):
+    """Of tables in blocks before any block is decoded."""
+    large = LargePredictive.__new__(LargePredictive)
+    for name, ask in {"level": Predictive.interval, "q": Predictive.quantile}.items():
+        with pytest.raises(InputError, match=f"{name} must be a probability between 0 and 1; got {hint}"):
+            ask(answer, given)
+        with pytest.raises(InputError, match=f"{name} must be a probability between 0 and 1; got {hint}"):
+            getattr(large, ask.__name__)(given)
 
 
 def test_an_interval_of_few_draws_holds_as_much_as_it_says():

@@ -15,7 +15,7 @@ WARNING = "The chains disagree: R-hat is 1.5. Use num_warmup=600."
 @pytest.fixture
 def sampled(monkeypatch):
     """A model that is sampled in no time, and not well."""
-    frame = types.SimpleNamespace(attrs={"warnings": [WARNING]})
+    frame = types.SimpleNamespace(attrs={"warnings with commands": [WARNING]})
     model = types.SimpleNamespace(latent_dim=1, progress=False, diagnostics=lambda dates: frame)
     model.fit = lambda *data, run_dir: model
     monkeypatch.setattr(runs, "is_sampled", lambda model: True)

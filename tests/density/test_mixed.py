@@ -42,15 +42,26 @@ def fitted(quick_compilation):
 
 
 def test_quantities_are_named_by_column_row_and_input(fitted):
-    """A label has several outputs, which are numbered; everything else has one."""
+    """A label has several outputs, each named after one; everything else has one."""
     model, x, y, _ = fitted
     found = [name[len("output[") : -1].split(", ") for name in model.scalars_() if name.startswith("output[")]
     assert found and {row: float(t[2:]) for _, row, t in found} == {
         f"row {i}": pytest.approx(x["t"][i], rel=1e-5) for i in {int(row[4:]) for _, row, _ in found}
     }
     for name in {name for name, _, _ in found}:
-        column, _, number = name.partition(":")
-        assert column in y.columns and bool(number) == (model.likelihood_choice_[column].startswith("categorical"))
+        column, _, label = name.partition(":")
+        assert column in y.columns and bool(label) == (model.likelihood_choice_[column].startswith("categorical"))
+        assert not label or label in set(y[column].dropna())
+
+
+def test_draws_are_an_array_whose_codes_are_places_of_labels(fitted):
+    model, x, y, _ = fitted
+    draws, answer = model.sample(x, num_samples=4), model.predict(x)
+    assert isinstance(draws, np.ndarray) and draws.shape == (4, *y.shape)
+    for column, name in enumerate(y.columns):
+        if model.likelihood_choice_[name].startswith("categorical"):
+            labels = list(answer.probabilities(name).columns)
+            assert labels == sorted(labels) and set(np.unique(draws[..., column])) <= set(range(len(labels)))
 
 
 def test_noises_are_named_by_column(fitted):

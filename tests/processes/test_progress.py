@@ -43,7 +43,10 @@ def test_news_of_a_block_are_told_chain_by_chain():
         "kinetic_temperature": [0.3611, 0.352],
         "temperature": 0.358,
     }
-    assert progress._note(event) == "log joint by chain -1235 -1200, temperature by chain 0.36 0.35 (meant: 0.36)"
+    raised = "temperature being raised, now at 0.36"
+    assert progress._note(event) == f"log joint by chain -1235 -1200, {raised}"
+    warm = {"phase": "warm-up", "kinetic_temperature": [1.01, 0.98], "temperature": 1.0}
+    assert progress._note(warm) == "temperature by chain 1 0.98 (meant: 1)"
     alone = {"phase": "sampling", "kinetic_temperature": [1.004], "temperature": 1.0}
     assert progress._note(alone) == "temperature 1 (meant: 1)"
 
@@ -69,7 +72,10 @@ def test_fits_of_one_command_are_counted_and_share_a_clock(monkeypatch, capsys):
     ("text", "words"),
     [("mae; smse; coverage90", ["MAE", "SMSE", "coverage (in 90 %)"]), ("r hat; ess", ["R-hat", "ESS"]),
      ("share wrong; half the Brier score", ["half the Brier score"]),
-     ("kinetic_temperature", ["kinetic temperature"]), ("the mean of all columns", [])],
+     ("kinetic_temperature", ["kinetic temperature"]),
+     ("GP values; inducing inputs", ["GP values", "inducing inputs"]),
+     ("output of zinc, row 3; accepted moves of the kernel", ["output", "accepted moves of the kernel"]),
+     ("the mean of all columns", [])],
 )  # fmt: skip
 def test_words_of_scores_and_diagnostics_are_explained_where_they_stand(text, words):
     assert list(glossary.meanings(text)) == words

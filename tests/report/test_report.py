@@ -17,9 +17,10 @@ from browser import Browser
 from gpbae import SGPBAE, overview, plots, report
 from gpbae.answering import diagnostics
 from gpbae.cli import dates, roles
+from gpbae.errors import GpbaeError
 from gpbae.experiments import ball
 from gpbae.report import belief, charts, page, subject, trust
-from gpbae.scoring import glossary
+from gpbae.scoring import glossary, scoreboard
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +194,11 @@ def test_the_page_of_a_run_names_its_folder_in_what_is_to_be_done(pages):
     assert "or gpbae evaluate 'a run'." in html.unescape((pages / "dates.html").read_text())
 
 
+def test_the_page_of_a_model_fitted_in_python_advises_calls(pages):
+    text = html.unescape((pages / "images.html").read_text())
+    assert "<code>model.set_params(" in text and "gpbae fit" not in text and "gpbae evaluate" not in text
+
+
 def test_words_of_the_page_are_explained(pages):
     text = (pages / "table.html").read_text()
     assert '<abbr title="mean absolute error; 0 is perfect">MAE</abbr>' in text
@@ -305,6 +311,16 @@ def test_lights_follow_the_numbers(model, kinetic, r_hat, ess, light):
     assert all(bool(check.advice) == (check.light != "green") for check in found)
 
 
+@pytest.mark.parametrize(("kinetic", "error"), [(1.146, 0.070), (1.146, 0.020), (0.9, 0.01), (1.04, 0.001)])
+def test_the_picture_of_temperatures_judges_as_the_light_does(model, kinetic, error):
+    """Green where the line of a block reaches the shade."""
+    columns = {"kinetic_temperature": [kinetic], "temperature_error": [error]}
+    (check,) = trust._temperatures(model, pd.DataFrame(columns, index=["block: latents"]))
+    band, _, line, _ = charts.temperatures({"SGPBAE": {"latents": (kinetic, error)}}).to_dict()["layer"]
+    (shade,), (row,) = band["data"]["values"], line["data"]["values"]
+    assert (row["from"] <= shade["high"] and row["to"] >= shade["low"]) == (check.light == "green")
+
+
 def test_a_few_quantities_that_disagree_are_seen_among_many_that_agree(model):
     """The light does not say green where the diagnostics warn, and names the worst."""
     frame = pd.DataFrame(np.nan, [f"output {i}" for i in range(13)], list(diagnostics.COLUMNS))
@@ -357,6 +373,30 @@ def test_page_opens_without_complaint_and_fits(browser, pages, name, width):
     assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
     assert browser.ask("[...document.querySelectorAll('.chart svg')].every(s => s.getBoundingClientRect().width <= "
                        "s.closest('figure').getBoundingClientRect().width + 1)")  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_commands_wrap_and_the_scores_that_matter_are_in_sight(browser, width, tmp_path):
+    command = "gpbae fit 'a long name of a table.csv' " + " ".join(f"--set name{i}=value{i}" for i in range(12))
+    line = dict.fromkeys(("mae", "rmse", "smse", "nlpd", "crps", "coverage50", "coverage90", "cells"), 0.1234)
+    rows = [{"experiment": "blocks", "model": "SGPBAE", "column": "all", "metrics": line}]
+    (board,) = scoreboard.boards(rows)
+    text = page.html("t", "l", [page.Section("s", ["do"], [belief._board(board)], command=command)])
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    browser.open(tmp_path / "page.html", width)
+    assert browser.ask("[...document.querySelectorAll('pre')].every(p => p.scrollWidth <= p.clientWidth && "
+                       "p.getBoundingClientRect().right <= window.innerWidth)")  # fmt: skip
+    for word in ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%"):
+        heading = f"[...document.querySelectorAll('th')].find(h => h.textContent == {json.dumps(word)})"
+        assert browser.ask(f"{heading}.getBoundingClientRect().right <= window.innerWidth"), word
+
+
+def test_long_names_of_quantities_have_the_width_of_their_chart(browser, tmp_path):
+    name = "degrees of freedom beyond 2 (large: nearly Gaussian) of water_temperature"
+    chart = page.Chart("intervals", charts.intervals({name: np.linspace(1, 2, 20)}), "words", wide=True)
+    (tmp_path / "page.html").write_text(page.html("t", "l", [page.Section("s", charts=[chart])]), encoding="utf-8")
+    browser.open(tmp_path / "page.html", 1280)
+    assert browser.ask(f"document.querySelector('[data-spec=intervals] svg').textContent.includes({json.dumps(name)})")
 
 
 def test_names_do_not_become_code(browser, pages):
@@ -489,7 +529,7 @@ def test_scores_by_column_are_beside_those_of_the_best_rival(model):
     rows = [row("SGPBAE", 0.5), row("mean", 0.7), row("line", 0.6), row("SGPBAE", 0.5, "all"), row("line", 0.6, "all")]
     *_, table = belief.scores(subject.Subject(overview.Overview(model), evaluation=rows)).tables
     assert table.folded and table.caption.startswith("Scores by column")
-    assert table.rows == [("blocks", "a", "12", "0.5", "1", "0.9", "line", "0.6", "1", "0.9")]
+    assert table.rows == [("blocks", "a", "0.5", "1", "0.9", "12", "line", "0.6", "1", "0.9")]
 
 
 def test_thresholds_of_r_hat_are_the_same_wherever_they_are_said():
@@ -500,3 +540,11 @@ def test_thresholds_of_r_hat_are_the_same_wherever_they_are_said():
 def test_the_page_of_a_file_names_it(model):
     text = report.model_page(model, dataclasses.replace(READ, table="<b>.csv"))
     assert "<h1>SGPBAE, fitted to &lt;b&gt;.csv</h1>" in text
+
+
+def test_a_page_makes_its_folder_and_says_where_it_cannot_be(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "model_page", lambda model: "<p>page")
+    model.report(tmp_path / "new" / "folder" / "page.html")
+    assert (tmp_path / "new" / "folder" / "page.html").read_text() == "<p>page"
+    with pytest.raises(GpbaeError, match=r"Could not write the page .*new: Is a directory; name another file"):
+        model.report(tmp_path / "new")

@@ -125,6 +125,11 @@ REFUSED = {
 }
 
 
+def test_one_row_is_not_enough_for_labels():
+    with pytest.raises(InputError, match=r"labels in at least two rows to learn from; got 1\. Pass more"):
+        words("auto", FRAME[["labels"]].iloc[:1])
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_likelihoods_that_cannot_be_are_refused(what):
     argument, names, sentence = REFUSED[what]

@@ -1,9 +1,11 @@
 """Tables at the door: labels are compared as what they are, numbers are such that arithmetic can bear them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from gpbae.errors import InputError
+from gpbae import SGPBAE
+from gpbae.errors import GapWarning, InputError
 from gpbae.tabular import tables
 
 FOUND = {
@@ -55,6 +57,19 @@ def test_numbers_that_arithmetic_cannot_bear_are_refused(what):
     call, words = ODD[what]
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_a_code_for_a_gap_is_told_to_who_fits_in_python(monkeypatch):
+    """Of numbers alone, and not of pixels."""
+    monkeypatch.setattr(SGPBAE, "_sample", lambda *args: None)
+    y = pd.DataFrame({"level": np.arange(20.0), "site": ["a", "b"] * 10, "rain": np.arange(20) % 7 * 0.5})
+    y.loc[[3, 5, 8], "level"] = -999.0
+    with pytest.warns(GapWarning, match=r"^level: -999 occurs 3 times, .* fit with NaN in its place\.$"):
+        SGPBAE(progress=False).fit(np.arange(20.0), y)
+    with pytest.warns(GapWarning, match="^column 0: -999 occurs 3 times"):
+        SGPBAE(progress=False).fit(np.arange(20.0), y[["level"]].to_numpy())
+    SGPBAE(progress=False).fit(np.arange(20.0), y.replace(-999.0, np.nan))
+    SGPBAE(progress=False).fit(np.arange(20.0), y[["level"]].to_numpy().reshape(20, 1, 1))
 
 
 @pytest.mark.parametrize("blank", [None, float("nan")])

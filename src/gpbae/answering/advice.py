@@ -101,26 +101,33 @@ def on_unseen(columns: Sequence[str], of_images: bool) -> Remedy | None:
     return Remedy(words, named)
 
 
-def in_sentences(said: Sequence[Said]) -> list[str]:
+class Manner(NamedTuple):
+    """How remedies are carried out: what follows the words of the only one, and what does all of several."""
+
+    the_only_one: Callable[[Sequence[Remedy]], str]
+    all_together: Callable[[Sequence[Remedy]], str]
+
+
+def in_sentences(said: Sequence[Said], manner: Manner) -> list[str]:
     """Each trouble with its remedy; one command for all of them, at the end of the only one or as a sentence of its
     own."""
     kept = without_conflicts([remedy for _, remedy in said])
     remedies = [remedy for remedy in kept if remedy is not None]
     if len(remedies) == 1 and remedies[0].options:
-        tail = f"; on the command line, in a new folder: {command(remedies)}."
+        tail = f"{manner.the_only_one(remedies)}."
         return [words if remedy is None else f"{words} {remedy.words}{tail}"
                 for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
     sentences = [words if remedy is None else f"{words} {remedy.words}."
                  for (words, _), remedy in zip(said, kept, strict=True)]  # fmt: skip
-    if not any(remedy.options for remedy in remedies):
+    if not any(remedy.options for remedy in remedies) or not (together := manner.all_together(remedies)):
         return sentences
-    return [*sentences, f"{TOGETHER}{in_python(remedies)}on the command line, in a new folder: {command(remedies)}"]
+    return [*sentences, f"{TOGETHER}{together}"]
 
 
-def in_python(remedies: Iterable[Remedy]) -> str:
-    """The same for those who call the library; nothing where no argument is changed."""
+def call(remedies: Iterable[Remedy]) -> str:
+    """What does all of it for those who call the library; nothing where no argument is changed."""
     changes = [option.removeprefix(SET) for option in _options(remedies).values() if option.startswith(SET)]
-    return f"model.set_params({', '.join(changes)}).fit(…) in Python, or " if changes else ""
+    return f"model.set_params({', '.join(changes)}).fit(…)" if changes else ""
 
 
 def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
@@ -137,6 +144,18 @@ def without_conflicts(remedies: Iterable[Remedy | None]) -> list[Remedy | None]:
 def command(remedies: Iterable[Remedy]) -> str:
     """What does all of it."""
     return f"{BEGINNING} {' '.join(_options(remedies).values())} --out NEW"
+
+
+def _or_in_python(remedies: Iterable[Remedy]) -> str:
+    return f"{found} in Python, or " if (found := call(remedies)) else ""
+
+
+COMMANDS = Manner(
+    lambda remedies: f"; on the command line, in a new folder: {command(remedies)}",
+    lambda remedies: f"{_or_in_python(remedies)}on the command line, in a new folder: {command(remedies)}",
+)
+CALLS = Manner(lambda remedies: f": {call(remedies)}" if call(remedies) else "", call)
+"""On the command line, and in Python."""
 
 
 class Typed(NamedTuple):

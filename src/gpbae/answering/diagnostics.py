@@ -36,9 +36,9 @@ def table(scalars: dict[str, np.ndarray], temperatures: dict[str, tuple[float, f
     return pd.DataFrame(rows, columns=["quantity", *COLUMNS]).set_index("quantity").astype(float)
 
 
-def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
+def warnings(frame: pd.DataFrame, facts: dict[str, Any], manner: advice.Manner = advice.CALLS) -> list[str]:
     """What a user should know and do, in sentences; empty when all is well.  The fact `now` is what `advice` takes: how
-    the model was fitted."""
+    the model was fitted; `manner` whether arguments are passed or commands typed."""
     now = facts["now"]
     return advice.in_sentences([
         *_temperature_words(frame, facts["temperature"], now),
@@ -50,7 +50,7 @@ def warnings(frame: pd.DataFrame, facts: dict[str, Any]) -> list[str]:
         *_jitter_words(np.asarray(facts.get("jitter", 0)), now),
         *_unseen_words(facts.get("unseen", ()), facts.get("of_images", False)),
         *_input_words(facts.get("by_inputs", 1.0), now),
-    ])  # fmt: skip
+    ], manner)  # fmt: skip
 
 
 def _temperature_words(frame, temperature, now):

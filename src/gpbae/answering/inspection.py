@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpbae import networks
-from gpbae.answering import diagnostics, posterior
+from gpbae.answering import advice, diagnostics, posterior
 from gpbae.answering.fitted import Fitted, merge
 from gpbae.autoencoder import Position, encode
 from gpbae.likelihoods import Blocks
@@ -39,7 +39,8 @@ class Inspection(Fitted):
     step_size_: np.ndarray
 
     def diagnostics(self, dates: Mapping[str, Any] | None = None):
-        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words.
+        """DataFrame of R-hat, ESS (function space) and kinetic temperatures; `.attrs["warnings"]` says it in words, and
+        `.attrs["warnings with commands"]` to those who type commands.
 
         `dates` are, by name, inputs that were dates: what has a `unit_name` and makes `text` of a number.
         """
@@ -52,6 +53,7 @@ class Inspection(Fitted):
                  "because": self._why_dead(),
                  "by_inputs": self._by_inputs(), "now": self._now()}  # fmt: skip
         frame.attrs["warnings"] = diagnostics.warnings(frame, facts)
+        frame.attrs["warnings with commands"] = diagnostics.warnings(frame, facts, advice.COMMANDS)
         return frame
 
     def _now(self) -> dict[str, Any]:
@@ -156,12 +158,17 @@ class Inspection(Fitted):
         owners = self.model_.likelihood.owners(self.frame_size_)
         name = self.frame_.names()[owners[output]]
         if np.sum(owners == owners[output]) > 1:
-            name += f":{np.sum(owners[:output] == owners[output])}"
+            name += f":{self._label(int(owners[output]), int(np.sum(owners[:output] == owners[output])))}"
         where = [f"row {row}", *([f"group {self.groups_[int(self.table_.group[row])]}"] if self.grouped_ else [])]
         place = np.asarray(self.table_.x[row]) + self.x_location_
         where += [f"{n}={dates[n].text(v) if n in dates else f'{v:.6g}'}"
                   for n, v in zip((self.x_columns_ or [])[:MOST_INPUTS], place, strict=False)]  # fmt: skip
         return f"output[{', '.join([name, *where])}]"
+
+    def _label(self, column: int, code: int) -> str:
+        """In the words of the table, where it had words."""
+        labels = () if self.frame_.codings is None else self.frame_.codings[column].labels
+        return str(labels[code]) if code < len(labels) else str(code)
 
     def kinetic_temperatures_(self) -> dict[str, tuple[float, float]]:
         """Kinetic temperature of each block of variables over the sampling phase, and its Monte-Carlo error."""

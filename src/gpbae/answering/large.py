@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.answering.predictive import Predictive, warn_of_labels
+from gpbae.answering.predictive import Predictive, check_probability, warn_of_labels
 from gpbae.errors import InputError
 from gpbae.processes import progress
 
@@ -117,10 +117,12 @@ class LargePredictive:
 
     def quantile(self, q: float) -> Any:
         """Quantile of the predictive distribution, cell by cell."""
+        check_probability("q", q)
         return self._over_blocks(lambda block, _: block.quantile(q))
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Central interval: (lower, upper)."""
+        """Central interval that holds the truth with probability `level`: (lower, upper)."""
+        check_probability("level", level)
         ends = [block.interval(level) for _, block in self.blocks()]
         return _joined([low for low, _ in ends], self._index), _joined([high for _, high in ends], self._index)
 

@@ -1,6 +1,7 @@
 """An answer with its uncertainty: draws of the decoder's output, seen through the likelihood and the units of y."""
 
 import functools
+import numbers
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -235,6 +236,7 @@ class Predictive:
 
     def quantile(self, q: float) -> Any:
         """Quantile of the predictive distribution, cell by cell; of whole numbers, a whole number."""
+        check_probability("q", q)
         return self._numbers(self._quantiles([q])[0])
 
     def _quantiles(self, levels: list[float]) -> np.ndarray:
@@ -251,7 +253,8 @@ class Predictive:
         return values
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Central interval: (lower, upper)."""
+        """Central interval that holds the truth with probability `level`: (lower, upper)."""
+        check_probability("level", level)
         low, high = self._quantiles([0.5 - level / 2, 0.5 + level / 2])
         return self._numbers(low), self._numbers(high)
 
@@ -300,6 +303,14 @@ class Predictive:
         density = np.where(possible, np.asarray(log_mean) + self._scaler.log_slope(known), -np.inf)
         density = np.where(mask, density, np.nan)
         return density[: self._num_rows]
+
+
+def check_probability(name: str, value: Any) -> None:
+    """Percents are a common slip."""
+    if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
+        is_percent = isinstance(value, numbers.Real) and 1 < value <= 100
+        hint = f"Did you mean {value / 100:g}?" if is_percent else "Pass e.g. 0.9."
+        raise InputError(f"{name} must be a probability between 0 and 1; got {value!r}. {hint}")
 
 
 def warn_of_labels(names: Sequence[str]) -> None:

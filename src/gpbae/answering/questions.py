@@ -109,7 +109,13 @@ class Questions(Answers):
         return self._cells(frame, chosen, np.asarray(z), np.asarray(eta)), self._latents(frame, chosen, np.asarray(z))
 
     def sample(self, x: Any, num_samples: int = 100, groups: Any = None, noise: bool = True) -> np.ndarray:
-        """Joint draws of y along x, (num_samples, rows, ...), with or without observation noise."""
+        """Joint draws of y along x, with or without observation noise: an array (num_samples, rows, columns), of images
+        (num_samples, rows, height, width), also where a data frame was fitted; columns are in the order of `fit`.
+
+        It holds numbers in the units of y; yes is 1 and no 0, and a label is its place among the columns of
+        `predict(x).probabilities(name)`: 0 for the first.  Without noise each is the mean given the draw: of yes and no
+        the chance of yes, of labels a mean of places, which says nothing.
+        """
         self._fitted()
         x_values, rows, slots = self._query(x, groups, None)
         total = self.num_chains_ * self._num_draws

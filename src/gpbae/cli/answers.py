@@ -141,7 +141,7 @@ def _answer_at_once(model, question: str, where: Where, columns, made, interval:
     if interval is not None and runs.is_sampled(model):
         number = cautions.draws_to_ask_for(model, interval, model._usual_draws(question, len(table.rows)))
         more = {} if number is None else {"num_draws": number}
-    phase = "predicting" if question == "predict" else "refining"
+    phase = {"predict": "predicting", "encode": "placing"}.get(question, "refining")
     with progress.display("gpbae", not where.quiet) as show, progress.phase(phase, show):
         asked = (table.places, table.groups) if question == "predict" else (table.x, table.y, table.groups)
         done = made(table, getattr(model, question)(*asked, **more))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpbae.cli import answers, datasets, demo, findings, fit, machine, merging, reproduce, terminal
-from gpbae.errors import GpbaeError
+from gpbae.errors import GapWarning, GpbaeError
 from gpbae.processes import compiled, watch
 
 FAILED = 1
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         compiled.remember()
     try:
         with watch.answered(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", GapWarning)  # said with the option that makes it a gap
             warnings.showwarning = _showing(warnings.showwarning)
             app(args=_spelled_out([argument for argument in given if argument != "--debug"]), prog_name="gpbae")
     except GpbaeError as error:

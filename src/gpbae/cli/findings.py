@@ -58,7 +58,8 @@ def diagnose(run: options.Run) -> None:
     promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
     told = runs.command(run)
     print(f"Light: {light}. {light.meaning}")
-    for words in (*(f"{p.name}: {p.found}. {p.advice}".strip() for p in promises), *frame.attrs["warnings"]):
+    kept = (f"{p.name}: {p.found}. {p.advice}".strip() for p in promises)
+    for words in (*kept, *frame.attrs["warnings with commands"]):
         print(advice.spelled_out(words, told))
     _show(f"{type(model).__name__}, draws", "quantity", frame[frame["mean"].notna()][["mean", "sd", "r_hat", "ess"]])
     blocks = frame[frame["kinetic_temperature"].notna()][["kinetic_temperature", "temperature_error"]]

@@ -22,5 +22,5 @@ def merge(
 
     model = merging.write(runs, out)
     terminal.say(f"{model.num_chains_} chains of {len(runs)} runs.")
-    terminal.warn(model.diagnostics().attrs["warnings"])
+    terminal.warn(model.diagnostics().attrs["warnings with commands"])
     print(out)

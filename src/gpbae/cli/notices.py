@@ -9,16 +9,11 @@ import numpy as np
 
 from gpbae.cli import arguments, parsing
 
-CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
-"""Numbers that instruments and people write for a missing value."""
-FEWEST = 3
 MANY = 0.2
 SHORTEST_SERIES = 3
 """Share of rows with inputs that another row has too: fewer are slips, or clocks that were turned back."""
 MANY_ZEROS = 0.2
 """Share of zeros from which what is said of a column of log1p gives them too little chance to be passed over."""
-FAR, FAR_FOR_A_CODE = 5.0, 1.0
-
 
 WITH_ZEROS = " (log1p, as it has zeros)"
 
@@ -36,16 +31,11 @@ def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]
 def of_codes(y: Any) -> Iterator[str]:
     """Numbers that look like gaps: a fit that takes them for measurements is not worth much, so they are told before
     it and after."""
-    from gpbae.tabular import tables
+    from gpbae.tabular import codes, tables
 
     for name in () if tables.EVENT_SHAPE in y.attrs else y.columns:
-        if (found := _code(y[name])) is not None:
-            value, count = found
-            often = "once" if count == 1 else f"{count} times"
-            yield (
-                f"{name}: {value:g} occurs {often}, far from all other values. If it means missing, pass "
-                f"--missing {shlex.quote(f'{name}={value:g}')}."
-            )
+        if y[name].dtype.kind in "iuf" and (found := codes.found(y[name].to_numpy(float))) is not None:
+            yield f"{codes.in_words(name, *found)}, pass --missing {shlex.quote(f'{name}={found[0]:g}')}."
 
 
 def of_latents(estimator: Any, given: Sequence[str]) -> Iterator[str]:
@@ -113,20 +103,3 @@ def _zeros(y: Any) -> Iterator[str]:
                 "not its chance of 0, and expect --evaluate to find fewer cells inside, as it counts zeros by that "
                 f"chance. For the chance, add a column of yes and no that says whether {name} is above 0."
             )
-
-
-def _code(column: Any) -> tuple[float, int] | None:
-    """The smallest or largest value of a column of numbers and how often it occurs, where it repeats, or is a number
-    that people write for a gap, and stands apart from the others by more than they spread."""
-    if column.dtype.kind not in "iuf":
-        return None
-    values = column.to_numpy(float)
-    values = values[np.isfinite(values)]
-    for extreme in (values.min(), values.max()) if len(values) else ():
-        count, rest = int(np.sum(values == extreme)), values[values != extreme]
-        if count < (1 if extreme in CODES else FEWEST) or len(rest) <= count or not np.ptp(rest) > 0:
-            continue
-        spread = np.subtract(*np.quantile(rest, [0.95, 0.05]))
-        if np.min(np.abs(rest - extreme)) > (FAR_FOR_A_CODE if extreme in CODES and count >= FEWEST else FAR) * spread:
-            return float(extreme), count
-    return None

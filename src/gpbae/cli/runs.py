@@ -197,7 +197,8 @@ def sample(
             terminal.say(sentence)
         dates = {} if runfolder.columns(run) is None else columns(run).dates
         told = command(run)
-        sentences = [advice.spelled_out(words, told) for words in fitted.diagnostics(dates).attrs["warnings"]]
+        warnings = fitted.diagnostics(dates).attrs["warnings with commands"]
+        sentences = [advice.spelled_out(words, told) for words in warnings]
         terminal.warn(sentences, with_meanings=not quiet)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpbae.plots import COLOURS
-from gpbae.report import ABOUT_TEMPERATURE, Chart, Picture, Section, Table, charts, html
+from gpbae.report import ABOUT_TEMPERATURE, CAPTION_OF_TEMPERATURES, Chart, Picture, Section, Table, charts, html
 
 if TYPE_CHECKING:
     from gpbae.experiments.ball import Outcome
@@ -75,8 +75,7 @@ def _trust(outcome) -> Section:
 
 
 def _temperatures(blocks) -> Chart:
-    caption = "Kinetic temperature of each block of variables ± 2 Monte-Carlo errors; shaded: within 5% of 1."
-    return Chart("temperatures", charts.temperatures(blocks), caption)
+    return Chart("temperatures", charts.temperatures(blocks), CAPTION_OF_TEMPERATURES)
 
 
 def _log_joint(model, trace, colour) -> Chart:

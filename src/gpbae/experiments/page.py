@@ -42,8 +42,8 @@ def _trust(experiment: Experiment, runs: Sequence[Run]) -> report.Section:
     blocks = {name: {block: (found[0], found[1]) for block, found in run.temperatures.items()}
               for name, run in first.items()}  # fmt: skip
     notes = list(dict.fromkeys(f"{run.model}, seed {run.seed}: {words}" for run in runs for words in run.warnings))
-    caption = "Kinetic temperature of each block of variables ± 2 Monte-Carlo errors; shaded: within 5% of 1."
-    shown = [report.Chart(f"temperatures-{experiment.name}", charts.temperatures(blocks), caption)]
+    name = f"temperatures-{experiment.name}"
+    shown = [report.Chart(name, charts.temperatures(blocks), report.CAPTION_OF_TEMPERATURES)]
     return report.Section(f"{experiment.title}: is it to be trusted?", [report.ABOUT_TEMPERATURE], notes=notes,
                           charts=shown)  # fmt: skip
 

@@ -43,7 +43,7 @@ def imputation(model: Any, columns: Sequence[Any] | None = None, group: Any = No
 
 
 def latents(model: Any, group: Any = None, level: float = LEVEL) -> "Figure":
-    """Every latent along x with its band; latents are known up to a rotation, so read shapes, not signs."""
+    """Every latent along x with its band; known up to a smooth map, so read shapes, not numbers."""
     view = Overview(model, group)
     bands, rows = view.latents(level), slice(len(view.series[0].rows))
     num = min(bands.mean.shape[1], MOST_PANELS)

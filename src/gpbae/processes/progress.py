@@ -20,7 +20,8 @@ SECONDS_BETWEEN_LINES = 10.0
 BEFORE_WARM_UP = {"compiling": "compiling, then finding a place to start", "map": "compiling the sampler"}
 WORDS = {"compiling": "compiling, half a minute or more; then the time left is told",
          "map": "finding a place to start", "warm-up": "warming up", "rows": "row", "columns": "column",
-         "refining": "filling in", "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
+         "refining": "filling in", "placing": "placing rows",
+         "rivals": "simple rival", "back-off": "smaller steps", "dead": "a chain diverged",
          "training": "training, step", "start": "learning where to start, step",
          "copying": "copying row"}  # fmt: skip
 FEWEST_PACES, NUM_PACES = 3, 40
@@ -242,7 +243,9 @@ def _note(event: dict[str, Any]) -> str:
         parts.append(f"log joint{' by chain' * (len(values) > 1)} " + " ".join(f"{v:.4g}" for v in values))
     if "bound" in event:
         parts.append(f"bound {event['bound']:.4g}")
-    if "kinetic_temperature" in event:
+    if event["phase"] == "warm-up" and event.get("temperature", 1.0) < 1.0:
+        parts.append(f"temperature being raised, now at {event['temperature']:.2g}")
+    elif "kinetic_temperature" in event:
         values = np.atleast_1d(event["kinetic_temperature"])
         measured = " ".join(f"{v:.2g}" for v in values)
         parts.append(f"temperature{' by chain' * (len(values) > 1)} {measured} (meant: {event['temperature']:.2g})")

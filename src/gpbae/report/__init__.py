@@ -6,9 +6,19 @@ trust   a traffic light for every thing that can be wrong with a fit
 model   the page of a fitted model
 """
 
-from gpbae.report.belief import ABOUT_TEMPERATURE
+from gpbae.report.belief import ABOUT_TEMPERATURE, CAPTION_OF_TEMPERATURES
 from gpbae.report.model import model_page
 from gpbae.report.page import Chart, Picture, Section, Table, html
 from gpbae.report.subject import count
 
-__all__ = ["ABOUT_TEMPERATURE", "Chart", "Picture", "Section", "Table", "count", "html", "model_page"]
+__all__ = [
+    "ABOUT_TEMPERATURE",
+    "CAPTION_OF_TEMPERATURES",
+    "Chart",
+    "Picture",
+    "Section",
+    "Table",
+    "count",
+    "html",
+    "model_page",
+]

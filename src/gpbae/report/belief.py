@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from gpbae.answering import advice
+from gpbae.answering.diagnostics import NUM_ERRORS, TEMPERATURE_TOLERANCE
 from gpbae.overview import coverages
 from gpbae.plots import COLOURS
 from gpbae.report import charts, trust
@@ -16,10 +17,17 @@ ABOUT_TEMPERATURE = (
     "A sampler of the posterior keeps every block of variables at kinetic temperature 1. Colder is optimisation, "
     "hotter is too large a step; then the spread of the draws says nothing."
 )
+CAPTION_OF_TEMPERATURES = (
+    f"Kinetic temperature of each block of variables ± {NUM_ERRORS} Monte-Carlo errors; shaded: within "
+    f"{TEMPERATURE_TOLERANCE:.0%}. A line that reaches the shade may be of a sampler as it should be; one that does "
+    "not is off, as the lights say."
+)
 ABOUT_SCORES = (
     "Cells that were hidden, filled by this model and by simple rivals; errors are in standard deviations of a column. "
     "Lower is better, but in a 90 % interval there should be 90 % of the cells."
 )
+ESSENTIAL = ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%")
+"""Scores that are in sight on a telephone: an error, and whether to believe the intervals."""
 SCORES_BY_COLUMN = (
     "Scores by column: errors in its own units, of labels the share wrong; beside the rival with the smallest MAE."
 )
@@ -31,6 +39,10 @@ OUTPUTS = (
 
 def lights(subject: Subject) -> Section:
     checks = trust.checks(subject.model, subject.diagnostics, subject.evaluation)
+    if subject.is_of_a_call:
+        call = trust.command(checks, advice.call)
+        words = ["To do all that is advised here at once:"] if call else []
+        return Section("Is it to be trusted?", words, checks=checks, command=call)
     command = advice.spelled_out(trust.command(checks), subject.typed)
     dots = " NEW (… stands for what was typed before)" if advice.BEGINNING in command else ""
     words = f"To do all that is advised here at once, in a new folder{dots}:"
@@ -46,10 +58,11 @@ def calibration(subject: Subject) -> Section:
         counts = _enough(np.sum([row["pit"] for row in mine], axis=0))
     else:
         pit, levels = subject.view.pit, np.linspace(0, 1, 41)
+        of_a_run = "" if subject.is_of_a_call else f", or gpbae evaluate {subject.run}"
         text = (
             f"In-sample: {count(len(pit), 'observed cell')} that the fit has seen, so this shows gross faults only, "
             "and a hump is usual: bands are those of a new measurement, and of these cells the model knows more. For "
-            f"an honest test hide some cells: model.evaluate, or gpbae evaluate {subject.run}."
+            f"an honest test hide some cells: model.evaluate{of_a_run}."
         )
         num_bins = metrics.num_bins(len(pit), subject.view.num_draws)
         what = "observed cells"
@@ -86,10 +99,11 @@ def scores(subject: Subject) -> Section:
 
 
 def _board(board: scoreboard.Board) -> Table:
-    rows = [(str(row["experiment"]), str(row["model"]), *map(cell, line), cell(row["metrics"].get("cells")))
-            for row, line in board.lines]  # fmt: skip
+    first = sorted(range(len(board.header)), key=lambda i: board.header[i] not in ESSENTIAL)
+    rows = [(str(row["experiment"]), str(row["model"]), *(cell(line[i]) for i in first),
+             cell(row["metrics"].get("cells"))) for row, line in board.lines]  # fmt: skip
     what = "Labels: how often the likeliest one was wrong." if board.of_labels else ""
-    return Table(("hidden", "method", *board.header, "cells"), rows, what)
+    return Table(("hidden", "method", *(board.header[i] for i in first), "cells"), rows, what)
 
 
 def _by_column(subject: Subject) -> Iterator[Table]:
@@ -98,15 +112,14 @@ def _by_column(subject: Subject) -> Iterator[Table]:
     for how in dict.fromkeys(row["experiment"] for row in subject.evaluation):
         here = [row for row in subject.evaluation if row["experiment"] == how]
         for column, duel in scoreboard.by_column(here, name).items():
-            ours = (duel.ours.get(score) for score in ("cells", "mae", "nlpd", "coverage90"))
+            ours = (duel.ours.get(score) for score in ("mae", "nlpd", "coverage90", "cells"))
             theirs = (duel.theirs.get(score) for score in ("mae", "nlpd", "coverage90"))
             rows.append((str(how), str(column), *map(cell, ours), duel.rival, *map(cell, theirs)))
     if rows:
-        scores = ("MAE", "NLPD", "in 90\N{NO-BREAK SPACE}%")
         all_of_them = (
             "" if len(rows) <= MOST_TABLE_ROWS else f" The first {MOST_TABLE_ROWS}; all are in evaluation.csv."
         )
-        yield Table(("hidden", "column", "cells", *scores, "best rival", *(f"its {score}" for score in scores)),
+        yield Table(("hidden", "column", *ESSENTIAL, "cells", "best rival", *(f"its {score}" for score in ESSENTIAL)),
                     rows[:MOST_TABLE_ROWS], SCORES_BY_COLUMN + all_of_them, folded=True)  # fmt: skip
 
 
@@ -114,15 +127,14 @@ def traces(subject: Subject) -> Section:
     view, name = subject.view, type(subject.model).__name__
     blocks = {name: subject.model.kinetic_temperatures_()}
     texts = [ABOUT_TEMPERATURE, OUTPUTS]
-    shown = [Chart("temperatures", charts.temperatures(blocks), "Kinetic temperature ± 2 errors; shaded: within 5%.")]
+    shown = [Chart("temperatures", charts.temperatures(blocks, subject.model.temperature), CAPTION_OF_TEMPERATURES)]
     if len(view.log_joint):
         caption = "Log joint density along warm-up and sampling: a chain that has settled wanders without trend."
         shown.append(Chart("log-joint", charts.trace(view.log_joint, "log joint (nats)", COLOURS[0]), caption))
     if view.scalars:
         caption = "Draws, one line per chain: lines that mingle without trend have mixed."
         shown.append(Chart("traces", charts.traces(view.scalars), caption, wide=True))
-    notes = [advice.spelled_out(words, subject.typed) for words in subject.diagnostics.attrs["warnings"]]
-    return Section("Traces and diagnostics", texts, [_scalars_table(subject)], notes, charts=shown)
+    return Section("Traces and diagnostics", texts, [_scalars_table(subject)], subject.warnings, charts=shown)
 
 
 def _scalars_table(subject: Subject) -> Table:

@@ -78,10 +78,16 @@ def shown_part(view: Overview) -> str:
     return words
 
 
+UP_TO = (
+    "Latents are known up to a smooth map that the decoder can undo, of which rotations, all there is for a linear "
+    "decoder, are taken out:"
+)
+
+
 def latents(subject: Subject) -> Section:
     view = subject.view
     text = (
-        f"What the model has compressed each row to, with {LEVEL:.0%} bands. Latents are known up to a rotation: read "
+        f"What the model has compressed each row to, with {LEVEL:.0%} bands. {UP_TO} read "
         "their shapes, not their signs or their numbers."
     )
     shown = Chart("latents", charts.latents(view), f"Latents against {view.along_name}.", wide=True)
@@ -90,8 +96,8 @@ def latents(subject: Subject) -> Section:
 
 def maps(subject: Subject) -> Section:
     text = (
-        "Latents and columns at the places of the rows, gaps filled in. Latents are known up to a rotation: read where "
-        "they change, not their signs."
+        f"Latents and columns at the places of the rows, gaps filled in. {UP_TO} read where they change, not their "
+        "signs."
     )
     caption = f"Mean, or half the width of the {LEVEL:.0%} interval.{shown_part(subject.view)}"
     return Section("Maps", [text], charts=[Chart("maps", charts.maps(subject.view), caption, wide=True)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpbae.answering.advice import Typed
+from gpbae.answering.advice import Typed, spelled_out
 from gpbae.overview import Overview
 from gpbae.scoring import scoreboard
 
@@ -36,6 +36,19 @@ class Subject:
     def tests(self) -> list[Mapping[str, Any]]:
         """What the test says of all columns together, a row for each way of hiding and method, and for labels one."""
         return [row for row in self.evaluation if scoreboard.is_summary(row)]
+
+    @property
+    def is_of_a_call(self) -> bool:
+        """Whether the model was fitted in Python, or nobody knows of the columns of a run."""
+        return self.columns is None and self.typed is None
+
+    @functools.cached_property
+    def warnings(self) -> list[str]:
+        """What is wrong and what to do, by a call or by a command."""
+        said = self.diagnostics.attrs
+        if self.is_of_a_call:
+            return said["warnings"]
+        return [spelled_out(words, self.typed) for words in said["warnings with commands"]]
 
     @functools.cached_property
     def diagnostics(self) -> Any:

@@ -1,7 +1,7 @@
 """A traffic light for every thing that can be wrong with a fit, and what to do about it."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -62,10 +62,10 @@ def worst(checks: Sequence[Check]) -> Light:
     return max((check.light for check in checks), key=order.index, default=Light.GREEN)
 
 
-def command(checks: Sequence[Check]) -> str:
-    """One command that does what all checks advise; nothing where none advises anything it could do."""
+def command(checks: Sequence[Check], written: Callable[[Sequence[Remedy]], str] = advice.command) -> str:
+    """One command, or call, that does what all checks advise; nothing where none advises anything it could do."""
     remedies = [remedy for remedy in advice.without_conflicts(check.remedy for check in checks) if remedy is not None]
-    return advice.command(remedies) if any(remedy.options for remedy in remedies) else ""
+    return written(remedies) if any(remedy.options for remedy in remedies) else ""
 
 
 def checks(model: Any, frame: Any, tests: Sequence[Mapping[str, Any]] = ()) -> list[Check]:

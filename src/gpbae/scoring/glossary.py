@@ -17,6 +17,12 @@ MEANINGS = {
     "ESS": "effective sample size: how many independent draws the draws are worth; below 50 intervals are rough",
     "kinetic temperature": "1 where the sampler moves as it should; colder means optimising, hotter too large a step",
     "log joint": "log density of data and unknowns; it should wander without a trend",
+    "output": "the decoder's at a cell, on the model's scale: of real numbers in standard deviations from the mean of "
+    "their column (transformed, if it is), of counts a logarithm, of labels log odds",
+    "GP values": "the Gaussian process at its inducing inputs, from which it is known everywhere else",
+    "inducing inputs": "the places along the inputs where the model keeps what it knows; they move as it learns",
+    "accepted moves of the kernel": "how often a proposed change of lengthscales and inducing inputs is taken; below "
+    "20 % they hardly move",
     "lengthscale": "the distance along the inputs over which things change",
 }
 WRITTEN = {
@@ -24,6 +30,7 @@ WRITTEN = {
     "R-hat": r"r[-_ ]hat",
     "ESS": r"\bess\b|effective (draws|sample size)",
     "kinetic temperature": "kinetic[ _]temperature",
+    "output": r"\boutput of\b",
     "log joint": "log[ _]joint",
 }
 """How a word may look where it is used; else as it is written above, in capitals or not."""

@@ -93,6 +93,11 @@ def _sized(member: AbstractLikelihood, column: Column) -> AbstractLikelihood:
         return member
     num = len(labels) if labels else int(column.observed.max(initial=0)) + 1
     if num < 2:
+        if len(column.observed) < 2:
+            raise InputError(
+                f"Column {column.name} must have labels in at least two rows to learn from; got "
+                f"{len(column.observed)}. Pass more rows, or leave it out."
+            )
         what = f"the label {labels[0]!r}" if labels else "0"
         raise InputError(f"Column {column.name} holds {what} only, which leaves nothing to learn: leave it out.")
     return likelihoods.Categorical(num)

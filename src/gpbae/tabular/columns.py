@@ -74,7 +74,7 @@ def _numbers(series: "pandas.Series", name: str) -> np.ndarray:
     try:
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan), np.float64)
     except (TypeError, ValueError):
-        odd = next((cell for cell in series if not _is_number(cell)), None)
+        odd = next((cell for cell in series if not is_number(cell)), None)
         raise InputError(
             f"{name} must hold numbers or labels, not both; got {odd!r}. Mark missing cells as NaN."
         ) from None
@@ -83,7 +83,7 @@ def _numbers(series: "pandas.Series", name: str) -> np.ndarray:
 def _text(series: "pandas.Series", name: str, dtype: str, fitted: Coding | None) -> tuple[np.ndarray, Coding]:
     """Text that spells numbers is numbers; text among numbers is a mistake; anything else is labels."""
     labels = tuple(sorted({str(label) for label in series.dropna()}))
-    odd = [label for label in labels if not _is_number(label)]
+    odd = [label for label in labels if not is_number(label)]
     if not odd:
         return _numbers(series.astype(object), name), Coding("numbers", "float64")
     if 2 * len(odd) < len(labels):
@@ -136,7 +136,7 @@ def _decode(values: np.ndarray, coding: Coding, index: Any) -> "pandas.Series":
     return whole if gaps.any() or coding.dtype == "object" else whole.astype(coding.dtype)
 
 
-def _is_number(cell: Any) -> bool:
+def is_number(cell: Any) -> bool:
     try:
         float(cell)
     except (TypeError, ValueError):

@@ -1,5 +1,6 @@
 """Arrays and data frames at the door: checked once, in one place, and handed back in the type they came in."""
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ sums of squares in single precision may be."""
 LARGEST_ARRANGEMENT = 500_000_000
 """Rows of all groups, each padded to the longest: two gigabytes of numbers."""
 
+
+DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
+"""How text begins that is a date."""
 
 EVENT_SHAPE = "gpbae event shape"
 """Among the `attrs` of a data frame whose columns are the pixels of an image: its shape."""
@@ -253,8 +257,20 @@ def _numbers(a: Any, name: str) -> np.ndarray:
         )
     try:
         return np.array(array, dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise InputError(f"{name} must hold numbers (NaN for missing); got {array.dtype} data: {problem}.") from None
+    except (TypeError, ValueError):
+        raise _no_number(array, name) from None
+
+
+def _no_number(array: np.ndarray, name: str) -> InputError:
+    """Of dates as text, how to make numbers of them; gaps are for y alone."""
+    odd = next((cell for cell in array.astype(object).flat if not table_columns.is_number(cell)), array.dtype)
+    if DATE.match(str(odd)):
+        return InputError(
+            f"{name} must hold numbers; got the date {str(odd)!r}. Pass e.g. (t - t.min()) / np.timedelta64(1, 'D') "
+            "of t = pandas.to_datetime(dates)."
+        )
+    gaps = "without gaps" if name == "x" else "NaN for missing"
+    return InputError(f"{name} must hold numbers, {gaps}; got {odd!r:.60}.")
 
 
 class Groups(NamedTuple):

@@ -8,7 +8,6 @@ import numpy as np
 from gpbae.overview import LEVEL, Overview
 from gpbae.plots import BLUE, COLOURS, GREEN, GREY, VERMILION, smooth_density
 from gpbae.report.charts.style import (
-    LONGEST_TITLE,
     TALL,
     axis_along,
     menu,
@@ -102,7 +101,8 @@ def intervals(named: Mapping[str, np.ndarray]) -> Any:
         rows.append({"name": name, "median": rounded(median), "low": rounded(low), "high": rounded(high)})
     y = alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labels=False, ticks=False, domain=False))
     rules = _rules(rows, y, "name:N", None, alt.Scale(type="log"))
-    names = alt.Chart(alt.Data(values=rows)).mark_text(align="left", baseline="bottom", dy=-5, limit=LONGEST_TITLE)
+    names = alt.Chart(alt.Data(values=rows))
+    names = names.mark_text(align="left", baseline="bottom", dy=-5, limit=alt.expr("width"))
     return styled(rules + names.encode(y, alt.Text("name:N"), x=alt.value(0)), max(70, 40 * len(rows)))
 
 

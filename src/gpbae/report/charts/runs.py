@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from gpbae.answering.diagnostics import NUM_ERRORS, TEMPERATURE_TOLERANCE
 from gpbae.plots import BLACK, COLOURS, GREEN
 from gpbae.report.charts.style import rounded, styled
 
@@ -68,19 +69,21 @@ def trace(values: np.ndarray, title: str, colour: str = COLOURS[0], step: str = 
     )
 
 
-def temperatures(blocks: Mapping[str, Mapping[str, tuple[float, float]]], tolerance: float = 0.05) -> Any:
-    """Kinetic temperature ± 2 Monte-Carlo errors of each block of variables, one mark per model, against 1."""
+def temperatures(blocks: Mapping[str, Mapping[str, tuple[float, float]]], meant: float = 1.0) -> Any:
+    """Kinetic temperature of each block of variables, one mark per model, against the one that is meant: as the lights
+    judge it, by whether a line of NUM_ERRORS Monte-Carlo errors reaches the shade."""
     import altair as alt
 
-    rows = [{"model": model, "block": block, "temperature": rounded(value), "from": rounded(value - 2 * error),
-             "to": rounded(value + 2 * error)} for model, found in blocks.items()
+    rows = [{"model": model, "block": block, "temperature": rounded(value), "from": rounded(value - NUM_ERRORS * error),
+             "to": rounded(value + NUM_ERRORS * error)} for model, found in blocks.items()
             for block, (value, error) in found.items() if np.isfinite(value)]  # fmt: skip
-    values = [row[end] for row in rows for end in ("from", "to")] + [1 - 2 * tolerance, 1 + 2 * tolerance]
+    tolerance = TEMPERATURE_TOLERANCE * meant
+    values = [row[end] for row in rows for end in ("from", "to")] + [meant - 2 * tolerance, meant + 2 * tolerance]
     scale = alt.Scale(domain=[min(values), max(values)], nice=True, zero=False)
-    x = alt.X("temperature:Q", title="kinetic temperature (1 is exact)", scale=scale)
-    band = alt.Chart(alt.Data(values=[{"low": 1 - tolerance, "high": 1 + tolerance}]))
+    x = alt.X("temperature:Q", title=f"kinetic temperature ({meant:g} is exact)", scale=scale)
+    band = alt.Chart(alt.Data(values=[{"low": meant - tolerance, "high": meant + tolerance}]))
     band = band.mark_rect(color=GREEN, opacity=0.15).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
-    rule = alt.Chart(alt.Data(values=[{"low": 1}])).mark_rule(color=BLACK).encode(x=alt.X("low:Q", scale=scale))
+    rule = alt.Chart(alt.Data(values=[{"low": meant}])).mark_rule(color=BLACK).encode(x=alt.X("low:Q", scale=scale))
     models = alt.Scale(domain=list(blocks), range=list(COLOURS[: len(blocks)]))
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=alt.Y("block:N", title=None, sort=None),
