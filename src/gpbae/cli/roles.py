@@ -160,9 +160,10 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
         if read is None:
             if wrong.mean() < 0.5:
                 _refuse_input(column, name, int(wrong.argmax()))
+            first = int(wrong.argmax())
             raise InputError(
-                f"Input {name!r} must hold numbers or dates; got {column.iloc[int(wrong.argmax())]!r}. If it says "
-                f"which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are unusual, pass "
+                f"Input {name!r} must hold numbers or dates; got {column.iloc[first]!r} {parsing.place(column, first)}. "
+                f"If it says which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are unusual, pass "
                 "--date-format."
             )
         found[name] = read
