@@ -758,6 +758,19 @@ def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch
     assert f"Light: {light}. {light.meaning}" in capsys.readouterr().out
 
 
+SHORT = [{"model": "SGPBAE", "experiment": "blocks", "metrics": {"coverage90": 0.5, "cells": 500}}]
+
+
+@pytest.mark.parametrize("content", [json.dumps(SHORT), "{"])
+def test_a_light_that_is_red_by_hidden_cells_is_told_with_every_answer_too(content, table, fitted, tmp_path, capsys):
+    """Scores that cannot be read do not cost the answer."""
+    red = shutil.copytree(fitted, tmp_path / "red")
+    (red / "evaluation.json").write_text(content)
+    capsys.readouterr()
+    assert run("encode", red, table / "data.csv", "-o", tmp_path / "z.csv") == 0
+    assert ("90 % intervals of hidden blocks" in capsys.readouterr().err) == (content != "{")
+
+
 def test_a_folder_is_quoted_where_advice_names_it(fitted, monkeypatch):
     monkeypatch.setattr(trust, "checks", lambda model, frame, tests=(): [trust.Check("R-hat", "2", trust.Light.RED)])
     said = cautions.of_run(runs.load(fitted)[0], Path("a run"))

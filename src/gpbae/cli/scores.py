@@ -13,7 +13,7 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -215,6 +215,20 @@ def _kept(rows: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
     storage.write(out / "evaluation.json", (json.dumps(progress.plain(rows), indent=1) + "\n").encode())
     storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
     return rows
+
+
+def of_run(run: Path) -> Sequence[Mapping[str, Any]]:
+    """The rows of all tests on hidden cells, none if there was no test."""
+    from gpbae.saving import storage
+
+    file = run / "evaluation.json"
+    if not file.exists():
+        return ()
+    content = storage.read(file.parent, file.name)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise InputError(f"{file} is not JSON: damaged; remove it, or evaluate again.") from None
 
 
 def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:
