@@ -18,7 +18,8 @@ from gpbae import SGPBAE, overview, plots, report
 from gpbae.answering import diagnostics
 from gpbae.cli import dates, roles
 from gpbae.experiments import ball
-from gpbae.report import belief, charts, page, subject, trust
+from gpbae.networks import Private
+from gpbae.report import belief, charts, circumstances, page, subject, trust
 from gpbae.scoring import glossary
 
 
@@ -467,6 +468,28 @@ def test_intervals_that_held_too_few_hidden_cells_have_a_light(name):
     found = list(trust.kept_promises([row]))
     assert [str(check.light) for check in found] == ([light] if light else [])
     assert all(bool(check.advice) == (check.light != "green") for check in found)
+
+
+SHORT = [{"model": "SGPBAE", "experiment": "blocks", "metrics": {"coverage90": 0.5, "cells": 500}}]
+
+
+@pytest.mark.parametrize("decoder", ["auto", Private()])
+@pytest.mark.parametrize("columns", ["numbers", "labels"])
+def test_paths_of_their_own_are_advised_only_where_they_are_not_refused(columns, decoder):
+    """A label has an output for each of its words, so that there is no path for its column."""
+    y = Y if columns == "numbers" else pd.DataFrame({"a": runs.Y[:, 0], "sky": list("abc") * 4})
+    estimator = SGPBAE(**runs.QUICK | dict(decoder=decoder, num_inducing=3))
+    (found,) = trust.kept_promises(SHORT, circumstances.of_wish(estimator, y))
+    assert ("Private" in found.advice) == (columns == "numbers" and decoder == "auto")
+    if "Private" in found.advice:
+        estimator.set_params(decoder=Private())._prepare(runs.X, y, None)
+
+
+def test_what_a_fitted_model_could_have_is_what_a_model_to_be_fitted_could(model, labelled):
+    assert circumstances.of_fitted(model) == circumstances.of_wish(model, Y)
+    assert not circumstances.of_fitted(labelled[0]).may_have_paths
+    (found,) = trust.promises(model, SHORT)
+    assert "Private" in found.advice and "below" not in found.advice
 
 
 def test_one_column_that_fell_behind_turns_a_green_light():

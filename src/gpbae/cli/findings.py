@@ -53,10 +53,12 @@ def diagnose(run: options.Run) -> None:
     frame = model.diagnostics(columns.dates)
     tests = scores.of_run(run)
     light = trust.worst(trust.checks(model, frame, tests))
-    promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
     told = runs.command(run)
     print(f"Light: {light}. {light.meaning}")
-    for words in (*(f"{p.name}: {p.found}. {p.advice}".strip() for p in promises), *frame.attrs["warnings"]):
+    for words in (
+        *(f"{p.name}: {p.found}. {p.advice}".strip() for p in trust.promises(model, tests)),
+        *frame.attrs["warnings"],
+    ):
         print(advice.spelled_out(words, told))
     _show(f"{type(model).__name__}, draws", "quantity", frame[frame["mean"].notna()][["mean", "sd", "r_hat", "ess"]])
     blocks = frame[frame["kinetic_temperature"].notna()][["kinetic_temperature", "temperature_error"]]

@@ -194,7 +194,7 @@ def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable,
         with runs.stoppable(stopped):
             found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log, course.later(first + i))
         rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
-        _show(found, way)
+        _show(found, way, asked)
     return rows
 
 
@@ -306,8 +306,8 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
     return evaluation.Holdout(how, hidden.share, hidden.block_length, hidden.seed, start)
 
 
-def _show(found: Any, way: str) -> None:
-    from gpbae.report import trust
+def _show(found: Any, way: str, asked: Asked) -> None:
+    from gpbae.report import circumstances, trust
     from gpbae.scoring import scoreboard
 
     rows = found.rows()
@@ -317,6 +317,7 @@ def _show(found: Any, way: str) -> None:
         lines = [(row["model"], *("" if v != v else v for v in line)) for row, line in board.lines]
         terminal.show(what + units, ("method", *board.header), lines)
     mine = [row for row in rows if row["model"] == found.model]
-    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
+    kept = trust.kept_promises(mine, circumstances.of_wish(asked.estimator, asked.y))
+    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in kept]
     for sentence in (*scoreboard.impossible(rows), *scoreboard.sure_and_wrong(rows), *promises):
         print(sentence)

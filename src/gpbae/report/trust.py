@@ -15,8 +15,11 @@ from gpbae.answering.diagnostics import (
     SMALLEST_ESS,
     TEMPERATURE_TOLERANCE,
 )
+from gpbae.report import circumstances
+from gpbae.report.circumstances import PLAIN, Circumstances
 from gpbae.scoring import scoreboard
 
+OWN_PATHS = "--set 'decoder=Private()' --set num_inducing=48"
 DISTANT_RHAT = 1.3
 TINY_ESS = 10
 LARGE_TOLERANCE = 0.2
@@ -70,11 +73,16 @@ def command(checks: Sequence[Check]) -> str:
 
 def checks(model: Any, frame: Any, tests: Sequence[Mapping[str, Any]] = ()) -> list[Check]:
     """All checks of a fitted model, given its diagnostics and the scores of hidden cells."""
+    return [*promises(model, tests), *_mixing(model, frame), *_temperatures(model, frame), *_sampler(model)]
+
+
+def promises(model: Any, tests: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """Of a fitted model, among the scores of all methods."""
     mine = [row for row in tests if row["model"] == type(model).__name__]
-    return [*kept_promises(mine), *_mixing(model, frame), *_temperatures(model, frame), *_sampler(model)]
+    return list(kept_promises(mine, circumstances.of_fitted(model)))
 
 
-def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+def kept_promises(tests: Sequence[Mapping[str, Any]], about: Circumstances = PLAIN) -> Iterator[Check]:
     """Whether intervals of 90 % held 90 % of the hidden cells, give or take what so few cells leave to chance: of all
     columns together, and whether there are some that fell behind."""
     for row in tests:
@@ -84,10 +92,10 @@ def kept_promises(tests: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
         behind = [_held(other) for other in tests if other["experiment"] == row["experiment"] and _is_behind(other)]
         light = Light.AMBER if behind and light == Light.GREEN else light
         found = f"hold {_held(row)} cells" + (f"; too few in {wording.some(behind)}" if behind else "")
+        own = f"give each column a path of its own ({OWN_PATHS}), or " if about.may_have_paths else ""
         words = (
-            "Intervals are too narrow for such gaps. See to the chains first (the lights below); if they are green, "
-            "give each column a path of its own where there are few (--set 'decoder=Private()' --set num_inducing=48), "
-            "or try another latent_dim or kernel. Scores by column: evaluation.csv of the run, or what "
+            "Intervals are too narrow for such gaps. See to the chains first (R-hat and effective draws); if these are "
+            f"good, {own}try another latent_dim or kernel. Scores by column: evaluation.csv of the run, or what "
             "model.evaluate returned."
         )
         yield Check(f"90 % intervals of hidden {row['experiment']}", found, light,
