@@ -220,7 +220,7 @@ def test_dates_that_cannot_be_read_are_refused(what):
 
 def test_a_cell_among_dates_is_named_with_its_line_before_groups_are_thought_of(tmp_path):
     (tmp_path / "t.csv").write_text("t,a\n,1\n2024-06-03 00:00,2\n2024-06-03 01:00,3\n")
-    with pytest.raises(InputError, match="got '' on line 2. Write it like the others"):
+    with pytest.raises(InputError, match=r"got '' on line 2\. Write it like the others"):
         roles.find_dates(files.read(tmp_path / "t.csv"), ["t"], None)
 
 
@@ -287,7 +287,7 @@ def test_one_date_is_read_as_the_fitted_ones(pattern):
 
 
 def test_text_that_is_no_date_is_told_of_groups():
-    with pytest.raises(InputError, match="got 'Roma' in row 1.*--groups station"):
+    with pytest.raises(InputError, match=r"got 'Roma' in row 1\. .*--groups station"):
         roles.find_dates(frame(station=["Roma", "Milano"]), ["station"], None)
 
 

@@ -162,9 +162,9 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
                 _refuse_input(column, name, int(wrong.argmax()))
             first = int(wrong.argmax())
             raise InputError(
-                f"Input {name!r} must hold numbers or dates; got {column.iloc[first]!r} {parsing.place(column, first)}. "
-                f"If it says which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are unusual, pass "
-                "--date-format."
+                f"Input {name!r} must hold numbers or dates; got {column.iloc[first]!r} {parsing.place(column, first)}."
+                f" If it says which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are "
+                "unusual, pass --date-format."
             )
         found[name] = read
     if date_format is not None and not found:

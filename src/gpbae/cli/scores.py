@@ -195,6 +195,7 @@ def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable,
             found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log, course.later(first + i))
         rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
         _show(found, way, asked)
+        _show_untried(asked, _holdout(way, hidden, asked.y, asked.columns))
     return rows
 
 
@@ -304,6 +305,13 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
         _, name, start = way.split(":", 2)
         how = ("column", *roles.resolve(y, [name]), roles.position(columns, start))
     return evaluation.Holdout(how, hidden.share, hidden.block_length, hidden.seed, start)
+
+
+def _show_untried(asked: Asked, holdout: Any) -> None:
+    from gpbae.cli import untried
+
+    for sentence in untried.in_words(untried.Known.of(asked.x, asked.y, asked.groups), holdout):
+        print(sentence)
 
 
 def _show(found: Any, way: str, asked: Asked) -> None:
