@@ -492,6 +492,39 @@ def test_what_a_fitted_model_could_have_is_what_a_model_to_be_fitted_could(model
     assert "Private" in found.advice and "below" not in found.advice
 
 
+RAINY = {"the others keep theirs": (0.91, 300, 0.49, "amber"), "nobody does": (0.6, 300, 0.49, "red"),
+         "rain does": (0.91, 300, 0.9, "green"), "no others": (0.0, 0, 0.49, "red")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAINY)
+def test_a_column_of_zeros_that_was_expected_to_fall_short_makes_no_light_red_and_hides_no_other(name):
+    share, cells, of_rain, light = RAINY[name]
+
+    def row(column, share, cells):
+        metrics = {"coverage90": share, "cells": cells}
+        return {"model": "SGPBAE", "experiment": "blocks", "column": column, "metrics": metrics}
+
+    whole = row("all", (share * cells + of_rain * 300) / (cells + 300), cells + 300)
+    rows = [row("rain", of_rain, 300), *([row("a", share, cells)] if cells else []), whole]
+    (found,) = trust.kept_promises(rows, circumstances.Circumstances(zeros={"rain": 0.6}))
+    assert str(found.light) == light
+    assert ("rain (60% zeros)" in found.advice) == (light != "green")
+    assert ("The other columns hold 91% of 300." in found.advice) == (light == "amber")
+    assert ("Intervals are too narrow" in found.advice) == (light == "red")
+    (plain,) = trust.kept_promises(rows)
+    assert str(plain.light) == ("green" if light == "green" else "red")
+
+
+def test_columns_of_many_zeros_are_known_before_a_fit_and_after_it():
+    rain = np.where(np.arange(30) % 3, 0.0, np.random.default_rng(1).gamma(0.8, 6.0, 30))
+    table = pd.DataFrame({"level": np.random.default_rng(2).normal(size=30), "rain": rain, "dew": rain + 0.01})
+    table.loc[4, "rain"] = np.nan
+    estimator = SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False, transform="auto"))
+    wished = circumstances.of_wish(estimator, table)
+    assert list(wished.zeros) == ["rain"] and wished.zeros["rain"] == pytest.approx(19 / 29)
+    assert circumstances.of_fitted(estimator.fit(np.arange(30.0)[:, None], table)) == wished
+
+
 def test_one_column_that_fell_behind_turns_a_green_light():
     def row(column, share, cells):
         metrics = {"coverage90": share, "cells": cells}

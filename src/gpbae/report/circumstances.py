@@ -1,23 +1,34 @@
-"""What bears on intervals of hidden cells beside the cells: what a model can be told to do about them."""
+"""What bears on intervals of hidden cells beside the cells: which columns were expected to fall short, and what a
+model can be told to do."""
 
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from gpbae import networks
-from gpbae.tabular import choice, tables
+from gpbae.tabular import choice, tables, transforms
 
 
-class Circumstances(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Circumstances:
     """Of a model and its table."""
 
     may_have_paths: bool = False
     """Whether columns have no paths of their own, and could have them."""
+    zeros: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Columns with so many zeros that intervals are known to hold fewer of their cells, and the share of zeros."""
 
 
 PLAIN = Circumstances()
 
 
 def of_fitted(model: Any) -> Circumstances:
-    return Circumstances(_may_have_paths(model, model.num_outputs_, model.frame_size_))
+    may = _may_have_paths(model, model.num_outputs_, model.frame_size_)
+    values = model.scaler_.inverse(np.asarray(model.table_.y, np.float64))
+    values = np.where(np.asarray(model.table_.mask), values, np.nan)
+    return Circumstances(may, transforms.many_zeros(model.scaler_.transforms, values, model.frame_.names()))
 
 
 def of_wish(estimator: Any, y: Any) -> Circumstances:
@@ -27,7 +38,9 @@ def of_wish(estimator: Any, y: Any) -> Circumstances:
     seen = tables.observations(y)
     num_columns = seen.values.shape[1]
     likelihood, _ = choice.choose(estimator.likelihood, seen)
-    return Circumstances(_may_have_paths(estimator, len(likelihood.owners(num_columns)), num_columns))
+    bent = estimator._transforms(seen, np.array([kind == "real" for kind in likelihood.kinds(num_columns)]))
+    zeros = transforms.many_zeros(bent, seen.values, seen.frame.names())
+    return Circumstances(_may_have_paths(estimator, len(likelihood.owners(num_columns)), num_columns), zeros)
 
 
 def _may_have_paths(estimator: Any, num_outputs: int, num_columns: int) -> bool:
