@@ -112,7 +112,7 @@ def fit(
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
     latents, read = notices.of_latents(estimator, given_names), reading.in_words(table.columns)
     news = () if quiet else (*read, *notices.before_fit(estimator, table.y), *latents)
-    for sentence in (*news, *notices.of_series(table)):
+    for sentence in (*news, *notices.of_rows(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)

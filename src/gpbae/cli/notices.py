@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gpbae.answering import wording
 from gpbae.cli import arguments, parsing
 
 CODES = (-9, -99, -200, -999, -9999, -99999, 99, 999, 9999, 99999)
@@ -50,6 +51,34 @@ def of_latents(estimator: Any, given: Sequence[str]) -> Iterator[str]:
     if number is not None:
         were = "latent was" if number == 1 else "latents were"
         yield f"{number} {were} chosen to suit the table; change with --latent-dim."
+
+
+def of_rows(table: Any) -> Iterator[str]:
+    """What rows and their labels may have been copied or typed wrong."""
+    yield from of_series(table)
+    yield from of_labels(table)
+    yield from of_copies(table)
+
+
+def of_labels(table: Any) -> Iterator[str]:
+    """Labels of groups that differ only in case, or in blanks around them."""
+    alike: dict[str, list[str]] = {}
+    for label in dict.fromkeys(() if table.groups is None else table.groups):
+        alike.setdefault(label.strip().casefold(), []).append(label)
+    if found := [" and ".join(map(repr, labels)) for labels in alike.values() if len(labels) > 1]:
+        yield (
+            f"{wording.some(found)} in {table.columns.groups} are series of their own; if they are one, write their "
+            "labels alike."
+        )
+
+
+def of_copies(table: Any) -> Iterator[str]:
+    """Rows that repeat another, inputs and all."""
+    again = table.rows.duplicated().to_numpy() if table.x is not None else np.zeros(1, bool)
+    if (number := int(again.sum())) > 0:
+        what = "1 row repeats an earlier one" if number == 1 else f"{number} rows repeat earlier ones"
+        first = parsing.place(table.rows, int(again.argmax()))
+        yield f"{what} in every cell, first {first}. What is no measurement of its own should be left out."
 
 
 def of_series(table: Any) -> Iterator[str]:

@@ -292,11 +292,20 @@ def _called(column, roles: Columns, earlier: Called) -> dict[bool, str]:
 
 
 def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
-    """Group labels as text, or None."""
+    """Group labels as text, or None.  A blank is none: rows of any series may have lost theirs."""
     if roles.groups is None:
         return None
     (name,) = resolve(table, [roles.groups])
-    return table[name].astype(str).to_numpy()
+    column = table[name]
+    blank = column.isna().to_numpy() | (parsing.text(column) == "").to_numpy(bool)
+    if blank.any():
+        first = int(blank.argmax())
+        more = f", one of {blank.sum()} such cells" if blank.sum() > 1 else ""
+        raise InputError(
+            f"Group column {name!r} must hold a label in every row; got a blank {parsing.place(column, first)}{more}. "
+            "Write which series the row belongs to, or drop it."
+        )
+    return column.astype(str).to_numpy()
 
 
 # Rows.
