@@ -583,6 +583,13 @@ def test_a_command_is_kept_without_what_is_of_one_run_only():
     assert advice.spelled_out(words, None) == words
 
 
+def test_advice_counts_folders_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run-3").mkdir()
+    asked = ["run", "run-2", "run-9", "a-1", "air-2004", "run/-2"]
+    assert [runs._free(Path(name)) for name in asked] == ["run-2", "run-4", "run-10", "a-1-2", "air-2004-2", "run/-2-2"]
+
+
 @pytest.fixture
 def typed_elsewhere(tmp_path, monkeypatch):
     """A run whose fit was typed in one folder, and a way to stand in another."""
