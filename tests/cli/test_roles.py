@@ -148,6 +148,13 @@ def test_names_and_patterns_stand_for_columns(names, found):
     assert roles.resolve(table, names) == found
 
 
+@pytest.mark.parametrize(("name", "meant"), [("water_temp", "Water Temp"), ("watertmp", "Water Temp"), ("%", "%%")])
+def test_a_name_is_taken_for_one_that_differs_in_case_and_blanks_before_any_other(name, meant):
+    table = pd.DataFrame(columns=["water_temp_2", "Water Temp", "air_temp", "%%"])
+    with pytest.raises(InputError, match=f"Did you mean '{meant}'?"):
+        roles.resolve(table, [name])
+
+
 def test_all_outputs_are_numbers_with_a_value_and_no_other_role():
     table = frame(t=["1", "2"], a=["3", ""], b=["", ""], c=["x", "y"], d=["yes", "no"], e=["-200", "-200"])
     columns = roles.Columns(("t",), (), missing=((None, -200.0),))

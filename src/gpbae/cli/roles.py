@@ -106,8 +106,14 @@ def _unknown(table: "pandas.DataFrame", name: str) -> str:
     has = f"the table has {', '.join(map(str, table.columns[:20]))}"
     if set(name) & set("*?"):
         return f"Expected a column that matches {name!r}; {has}."
-    close = difflib.get_close_matches(name, [str(c) for c in table.columns], n=1)
+    letters = {_letters(str(column)): str(column) for column in reversed(table.columns)}
+    close = [letters[key] for key in difflib.get_close_matches(_letters(name), letters, n=1)]
     return f"Expected a column {name!r}; {has}." + (f" Did you mean {close[0]!r}?" if close else "")
+
+
+def _letters(name: str) -> str:
+    """Case, blanks and the like aside; all of it where there is nothing else."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def all_outputs(table: "pandas.DataFrame", taken: Sequence[str], roles: Columns) -> list[str]:
