@@ -37,9 +37,10 @@ def in_words(known: Known, holdout: Holdout) -> Iterator[str]:
     hidden = holdout.choose(known.mask, known.x, known.codes, known.names)
     is_untried = known.mask.any(axis=0) & ~hidden.any(axis=0)
     if is_untried.any():
+        what = "it" if is_untried.sum() == 1 else "them"
         names = wording.some([name for name, untried in zip(known.names, is_untried, strict=True) if untried])
         yield (
-            f"Nothing was hidden of {names}, so these scores say nothing about it: hide more with --holdout, or one "
+            f"Nothing was hidden of {names}, so these scores do not tell of {what}: hide more with --holdout, or one "
             "column from a place on with --evaluate column:NAME:START."
         )
     if holdout.how == "blocks" and (length := typical_gap(known)) > MUCH * holdout.block_length:
