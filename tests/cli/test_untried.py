@@ -1,9 +1,10 @@
 """What an evaluation has not tried is said below it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from gpbae.cli import untried
+from gpbae.cli import roles, scores, untried
 from gpbae.scoring.evaluation import Holdout
 
 
@@ -54,3 +55,12 @@ def test_gaps_end_with_their_group_and_a_column_that_a_group_lacks_is_no_gap():
     assert untried.typical_gap(known(mask, np.repeat([0, 1], 30))) == 10
     assert untried.typical_gap(known(mask)) == 30
     assert untried.typical_gap(known(np.ones((5, 2), bool))) == 0
+
+
+@pytest.mark.parametrize("image", [None, roles.Image("y", (2, 2))])
+def test_pixels_that_were_not_tried_are_not_told(image, capsys):
+    y = pd.DataFrame(np.zeros((40, 4)), columns=[f"y[{i}]" for i in range(4)])
+    y.loc[1:, "y[3]"] = np.nan
+    columns = roles.Columns((), tuple(y.columns), image=image)
+    scores._show_untried(scores.Asked(None, None, y, None, columns), Holdout("cells", 0.1))
+    assert ("Nothing was hidden of y[3]" in capsys.readouterr().out) == (image is None)

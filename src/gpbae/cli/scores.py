@@ -308,8 +308,11 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
 
 
 def _show_untried(asked: Asked, holdout: Any) -> None:
+    """Of images a pixel more or less means nothing."""
     from gpbae.cli import untried
 
+    if asked.columns.image is not None:
+        return
     for sentence in untried.in_words(untried.Known.of(asked.x, asked.y, asked.groups), holdout):
         print(sentence)
 
