@@ -3,34 +3,14 @@
 import functools
 import os
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal, typed
+from gpbae.cli.models import Model
 from gpbae.errors import InputError
-
-
-class Model(StrEnum):
-    """The name of a class, and the word for it."""
-
-    BAE = "bae"
-    GPBAE = "gp-bae"
-    SGPBAE = "sgp-bae"
-    DSGPBAE = "dsgp-bae"
-    VAE = "vae"
-    CVAE = "cvae"
-    GPPVAE = "gppvae"
-    GPVAE = "gpvae"
-    BandedGPVAE = "gp-vae"
-    SGPVAE = "sgp-vae"
-    SVGPVAE = "svgp-vae"
-    DeepSVIGP = "deep-svigp"
-    IGP = "igp"
-    GPAR = "gpar"
-
 
 WITHOUT_INPUTS = (Model.BAE, Model.VAE)
 

@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from gpbae.cli import typed
+from gpbae.cli.models import Model
 
 ALIKE = 0.75
 """Of 1, for words that are the same."""
@@ -36,8 +37,6 @@ class WithArguments(TyperCommand):
 
 def no_model(given: Sequence[str]) -> str:
     """Which models there are, and which one was meant by the word behind --model."""
-    from gpbae.cli.fit import Model
-
     asked, models = _value("--model", given), [model.value for model in Model]
     model, likeness = _closest(_letters(asked), {_letters(name): name for name in models})
     meant = f" Did you mean {model}?" if likeness >= ALIKE else ""
