@@ -232,6 +232,18 @@ def test_advice_moves_each_setting_where_it_helps():
     assert advice.on_unseen(["y[0]"], of_images=True) is None
 
 
+def test_chains_that_disagree_after_a_long_warm_up_are_not_told_to_be_longer_for_ever(rng):
+    """The default is doubled twice, by whoever follows the advice."""
+    asked, now = [], NOW | {"num_warmup": SGPBAE().num_warmup}
+    while options := advice.on(Trouble.DISAGREEMENT, now).options:
+        asked.append(options["num_warmup"])
+        now = now | advice.REMEDIES[Trouble.DISAGREEMENT](now)
+    assert asked == ["--set num_warmup=400", "--set num_warmup=800"]
+    apart = np.array([-5.0, 5.0, -5.0, 5.0])[:, None] + rng.standard_normal((4, 100))
+    said = " ".join(sentences({"a": apart}, now=now))
+    assert "longer chains are hardly the way" in said and "num_warmup" not in said
+
+
 def test_several_troubles_are_mended_by_one_command(rng):
     """Each setting once; of two values for one the first counts, and the other is not advised."""
     apart = np.array([-5.0, 5.0, -5.0, 5.0])[:, None] + rng.standard_normal((4, 100))

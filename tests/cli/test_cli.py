@@ -583,6 +583,13 @@ def test_a_command_is_kept_without_what_is_of_one_run_only():
     assert advice.spelled_out(words, None) == words
 
 
+def test_advice_counts_folders_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("run-3").mkdir()
+    asked = ["run", "run-2", "run-9", "a-1", "air-2004", "run/-2"]
+    assert [runs._free(Path(name)) for name in asked] == ["run-2", "run-4", "run-10", "a-1-2", "air-2004-2", "run/-2-2"]
+
+
 @pytest.fixture
 def typed_elsewhere(tmp_path, monkeypatch):
     """A run whose fit was typed in one folder, and a way to stand in another."""
@@ -758,6 +765,19 @@ def test_a_red_light_is_told_with_every_answer(light, table, fitted, monkeypatch
     assert f"Light: {light}. {light.meaning}" in capsys.readouterr().out
 
 
+SHORT = [{"model": "SGPBAE", "experiment": "blocks", "metrics": {"coverage90": 0.5, "cells": 500}}]
+
+
+@pytest.mark.parametrize("content", [json.dumps(SHORT), "{"])
+def test_a_light_that_is_red_by_hidden_cells_is_told_with_every_answer_too(content, table, fitted, tmp_path, capsys):
+    """Scores that cannot be read do not cost the answer."""
+    red = shutil.copytree(fitted, tmp_path / "red")
+    (red / "evaluation.json").write_text(content)
+    capsys.readouterr()
+    assert run("encode", red, table / "data.csv", "-o", tmp_path / "z.csv") == 0
+    assert ("90 % intervals of hidden blocks" in capsys.readouterr().err) == (content != "{")
+
+
 def test_a_folder_is_quoted_where_advice_names_it(fitted, monkeypatch):
     monkeypatch.setattr(trust, "checks", lambda model, frame, tests=(): [trust.Check("R-hat", "2", trust.Light.RED)])
     said = cautions.of_run(runs.load(fitted)[0], Path("a run"))
@@ -844,6 +864,8 @@ FILES = {
     "header.csv": "t,a\n",
     "twice.csv": "t,a,a\n1,2,3\n",
     "ragged.csv": "t,a\n1,2,3\n",
+    "longer.csv": 't,a,b\n1,"2\n",3\n2,5,6\n3,5,6,7\n4,1,2\n',
+    "quote.csv": 't,a\n1,2\n2,"3\n3,4\n',
     "word.csv": "t,a,b\n1,2,3\n2,oops,4\n3,5,6\n4,7,8\n",
     "blank.csv": "t,a\n1,\n2,NA\n",
     "dates.csv": "t,a\n01/02/2004,1\n03/04/2004,2\n",
@@ -893,11 +915,19 @@ WRONG = {
     "flag like another": ([*FIT, "--output", "a"], 2, "No such option: --output; did you mean --outputs?"),
     "no such file": (["fit", "{here}/none.csv", "--inputs", "t", "--out", "{here}/run"], 2, "none.csv"),
     "no out": (["fit", "{here}/good.csv", "--inputs", "t"], 2, "--out"),
-    "unknown model": ([*FIT, "--model", "vaee"], 2, "vaee"),
+    "unknown model": ([*FIT, "--model", "vaee"], 2, "igp, gpar; got 'vaee'. Did you mean vae?"),
+    "a model without its hyphen": ([*FIT, "--model=SGPBAE"], 2, "got 'SGPBAE'. Did you mean sgp-bae?"),
+    "a model like none": ([*FIT, "--model", "linear"], 2, "expected one of bae, gp-bae, sgp-bae, "),
     "empty file": (["fit", "{here}/empty.csv", "--inputs", "t", "--out", "{here}/run"], 1, "empty file"),
     "header only": (["fit", "{here}/header.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at least one row"),
     "equal names": (["fit", "{here}/twice.csv", "--inputs", "t", "--out", "{here}/run"], 1, "distinct column names"),
-    "long row": (["fit", "{here}/ragged.csv", "--inputs", "t", "--out", "{here}/run"], 1, "more cells than its header"),
+    "long row": (["fit", "{here}/ragged.csv", "--inputs", "t", "--out", "{here}/run"], 1, "at most 2 cells in a row"),
+    "a long row further down": (["fit", "{here}/longer.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                                "as many as its header has names; got 4 on line 5. Mend that line;"),
+    "a long row on disk": (["fit", "{here}/longer.csv", "--inputs", "t", "--on-disk", "--out", "{here}/run"], 1,
+                           "got 4 on line 5. Mend that line;"),
+    "a quotation mark alone": (["fit", "{here}/quote.csv", "--inputs", "t", "--out", "{here}/run"], 1,
+                               "must be a table with quotation marks in pairs; got: EOF inside string"),
     "text among numbers": (
         ["fit", "{here}/word.csv", "--inputs", "t", "--outputs", "a", "--out", "{here}/run"], 1,
         "Column 'a' must hold numbers; got 'oops' on line 3. If it means missing, fit with --missing oops",
@@ -973,6 +1003,10 @@ WRONG = {
     "no output": (["encode", "{here}", "{here}/good.csv"], 2, "--output"),
     "odd interval": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90"], 2,
                      "Did you mean 0.9"),
+    "an interval in per cent": (["impute", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "90%"], 2,
+                                "from 0.01 to 0.999, such as 0.9; got '90%'. Did you mean 0.9?"),
+    "an interval in words": (["predict", "{here}", "{here}/good.csv", "-o", "{here}/o.csv", "--interval", "abc"], 2,
+                             "expected a probability from 0.01 to 0.999, such as 0.9; got 'abc'."),
     "no run to evaluate": (["evaluate", "{here}"], 1, "does not hold a run of"),
     "misspelt way to evaluate": (["evaluate", "{run}", "--evaluate", "block"], 2, "expected cells, blocks, rows"),
     "bad holdout to evaluate": (["evaluate", "{run}", "--holdout", "2"], 2, "--holdout"),
@@ -990,7 +1024,7 @@ WRONG = {
                                "{here}/run"], 1, "must hold a date in every row; got '2004-01-01' on line 2"),
     "group modelled": ([*FIT, "--groups", "id", "--outputs", "id,a"], 1, "got id as both"),
     "excluded but not there": ([*FIT, "--exclude", "zz"], 1, "Expected a column 'zz'"),
-    "no latents": ([*FIT, "--latent-dim", "0"], 2, "--latent-dim"),
+    "no latents": ([*FIT, "--latent-dim", "0"], 2, "'--latent-dim': expected a whole number of at least 1; got 0."),
     "negative seed": ([*FIT, "--seed", "-1"], 2, "--seed"),
     "empty blocks": ([*FIT, "--evaluate", "blocks", "--block-length", "0"], 2, "--block-length"),
     "hidden column that is none": ([*FIT, "--evaluate", "column:z:2"], 1, "Expected a column 'z'"),
@@ -1011,7 +1045,7 @@ WRONG = {
     "an infinity as input": (["fit", "{here}/infinite.csv", "--inputs", "b", "--out", "{here}/run"], 1,
                              "Input 'b' must be a finite number in every row; got '-inf' on line 4. Mend the cell"),
     "an infinity to fill": (["impute", "{run}", "{here}/infinite_later.csv", "-o", "{here}/o.csv"], 1,
-                            "Column 'b' must hold finite numbers; got 'inf' on line 2"),
+                            "got 'inf' on line 2. If it means missing, leave it empty, or fit again with --missing"),
     "no text": (["fit", "{here}/noise.csv", "--inputs", "t", "--out", "{here}/run"], 1,
                 "must be text in UTF-8, in UTF-16 with a byte-order mark, or in Windows-1252; got bytes that are none"),
     "no text on disk": (["fit", "{here}/noise.csv", "--inputs", "t", "--on-disk", "--out", "{here}/run"], 1,
@@ -1054,7 +1088,8 @@ WRONG = {
     "no input to predict at": (["predict", "{run}", "{here}/good.csv", "-o", "{here}/o.csv"], 1, "a column 'time'"),
     "no group to predict in": (["predict", "{run}", "{here}/when.csv", "-o", "{here}/o.csv"], 1, "a column 'id'"),
     "no output to fill": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv"], 1, "a column 'a'"),
-    "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1, "got 'oops' on line 2"),
+    "text to encode": (["encode", "{run}", "{here}/text.csv", "-o", "{here}/o.csv"], 1,
+                       "got 'oops' on line 2. If it means missing, leave it empty, or fit again with --missing oops;"),
     "local times to fill": (["impute", "{run}", "{here}/local.csv", "-o", "{here}/o.csv"], 1,
                             "'time' must give its times with an offset, such as +01:00 or Z, as the fitted table did"),
     "filled from no zone": (["impute", "{run}", "{here}/known.csv", "-o", "{here}/o.csv", "--from", "2004-03-28 12:00"],

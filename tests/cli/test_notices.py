@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpbae.cli import arguments, notices, reading
+from gpbae.cli import arguments, notices, reading, roles
+from gpbae.errors import InputError
 
 RNG = np.random.default_rng(0)
 
@@ -97,6 +98,46 @@ def test_what_is_modelled_is_hinted_at_last_and_said_to_be(tmp_path):
 def test_series_that_are_told_apart_get_no_hint(tmp_path):
     assert hints(tmp_path, {"station": ["A", "B"] * 10}, groups="station") == ""
     assert hints(tmp_path, {"t": [*DATES[::2], *(f"2005-01-{1 + i:02d}" for i in range(9)), DATES[0]]}) == ""
+
+
+# Labels and rows that may have been typed or copied wrong.
+
+
+def read_of(tmp_path, rows):
+    (tmp_path / "data.csv").write_text("t,y,site\n" + "\n".join(rows) + "\n")
+    return reading.read(tmp_path / "data.csv", reading.Wish("t", "y", groups="site"))
+
+
+def test_labels_that_differ_in_case_or_blanks_only_are_told(tmp_path):
+    read = read_of(tmp_path, ["1,2,South", "1,3,North", "2,4,south ", "3,5,South"])
+    (said,) = notices.of_rows(read)
+    assert said.startswith("'South' and 'south ' in site are series of their own; ")
+    assert list(notices.of_labels(read_of(tmp_path, ["1,2,South", "1,3,North"]))) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["1,2,a", "2,3,a", "1,2,a", "2,3,b"], "1 row repeats an earlier one in every cell, first on line 4."),
+        (["1,2,a", "2,3,a", "1,2,a", "1,2,a"], "2 rows repeat earlier ones in every cell, first on line 4."),
+        (["1,2,a", "1,3,a", "1,2,b"], ""),
+    ],
+)
+def test_rows_that_repeat_another_are_counted(rows, words, tmp_path):
+    assert words in " ".join(found := list(notices.of_copies(read_of(tmp_path, rows)))) and bool(found) == bool(words)
+
+
+@pytest.mark.parametrize("cell", ["", "  "])
+def test_a_blank_among_labels_is_refused_with_its_line(cell, tmp_path):
+    with pytest.raises(InputError, match=r"'site' must hold a label in every row; got a blank on line 3\."):
+        read_of(tmp_path, ["1,2,a", f"2,3,{cell}", "3,4,a"])
+
+
+def test_a_missing_label_of_any_table_is_refused():
+    columns = roles.Columns(("t",), ("y",), "site")
+    for cells in (["a", None, None], [1.0, np.nan, np.nan]):
+        with pytest.raises(InputError, match="a blank in row 2, one of 2 such cells"):
+            roles.labels(pd.DataFrame({"site": cells}), columns)
 
 
 # Latents, and columns without a value.

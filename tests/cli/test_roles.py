@@ -148,6 +148,13 @@ def test_names_and_patterns_stand_for_columns(names, found):
     assert roles.resolve(table, names) == found
 
 
+@pytest.mark.parametrize(("name", "meant"), [("water_temp", "Water Temp"), ("watertmp", "Water Temp"), ("%", "%%")])
+def test_a_name_is_taken_for_one_that_differs_in_case_and_blanks_before_any_other(name, meant):
+    table = pd.DataFrame(columns=["water_temp_2", "Water Temp", "air_temp", "%%"])
+    with pytest.raises(InputError, match=f"Did you mean '{meant}'?"):
+        roles.resolve(table, [name])
+
+
 def test_all_outputs_are_numbers_with_a_value_and_no_other_role():
     table = frame(t=["1", "2"], a=["3", ""], b=["", ""], c=["x", "y"], d=["yes", "no"], e=["-200", "-200"])
     columns = roles.Columns(("t",), (), missing=((None, -200.0),))
@@ -202,6 +209,11 @@ BAD_DATES = {
     "day or month": (["01/02/2004", "03/04/2004"], "--date-format"),
     "one is none": (["2004-01-01", "soon"], "got 'soon' in row 2"),
     "blank": (["2004-01-01", ""], "in row 2"),
+    "blank at first": (["", "2004-01-01", "2004-01-02"], "got '' in row 1"),
+    "blank at first, day first": (["", "28/02/2004", "29/02/2004"], "got '' in row 1"),
+    "blanks at first": (["", "", "2004-01-01"], "got '' in row 1"),
+    "a word at first": (["UTC", "2004-01-01T00:00", "2004-01-01T01:00"], "got 'UTC' in row 1"),
+    "blank among times with an offset": (["2004-01-01T00:00Z", "", "2004-01-01T01:00Z"], "a date in.*got '' in row 2"),
     "half with an offset": (["2004-01-01T00:00Z", "2004-01-01T01:00"], "all of its times with an offset or none"),
 }
 
@@ -211,6 +223,12 @@ def test_dates_that_cannot_be_read_are_refused(what):
     cells, words = BAD_DATES[what]
     with pytest.raises(InputError, match=words):
         dates.fit(cells, "t")
+
+
+def test_a_cell_among_dates_is_named_with_its_line_before_groups_are_thought_of(tmp_path):
+    (tmp_path / "t.csv").write_text("t,a\n,1\n2024-06-03 00:00,2\n2024-06-03 01:00,3\n")
+    with pytest.raises(InputError, match=r"got '' on line 2\. Write it like the others"):
+        roles.find_dates(files.read(tmp_path / "t.csv"), ["t"], None)
 
 
 def test_a_given_format_settles_which_is_the_day():
@@ -276,7 +294,7 @@ def test_one_date_is_read_as_the_fitted_ones(pattern):
 
 
 def test_text_that_is_no_date_is_told_of_groups():
-    with pytest.raises(InputError, match="--groups station"):
+    with pytest.raises(InputError, match=r"got 'Roma' in row 1\. .*--groups station"):
         roles.find_dates(frame(station=["Roma", "Milano"]), ["station"], None)
 
 

@@ -19,7 +19,8 @@ from gpbae.answering import diagnostics
 from gpbae.cli import dates, roles
 from gpbae.errors import GpbaeError
 from gpbae.experiments import ball
-from gpbae.report import belief, charts, page, subject, trust
+from gpbae.networks import Private
+from gpbae.report import belief, charts, circumstances, page, subject, trust
 from gpbae.scoring import glossary, scoreboard
 
 
@@ -507,6 +508,61 @@ def test_intervals_that_held_too_few_hidden_cells_have_a_light(name):
     found = list(trust.kept_promises([row]))
     assert [str(check.light) for check in found] == ([light] if light else [])
     assert all(bool(check.advice) == (check.light != "green") for check in found)
+
+
+SHORT = [{"model": "SGPBAE", "experiment": "blocks", "metrics": {"coverage90": 0.5, "cells": 500}}]
+
+
+@pytest.mark.parametrize("decoder", ["auto", Private()])
+@pytest.mark.parametrize("columns", ["numbers", "labels"])
+def test_paths_of_their_own_are_advised_only_where_they_are_not_refused(columns, decoder):
+    """A label has an output for each of its words, so that there is no path for its column."""
+    y = Y if columns == "numbers" else pd.DataFrame({"a": runs.Y[:, 0], "sky": list("abc") * 4})
+    estimator = SGPBAE(**runs.QUICK | dict(decoder=decoder, num_inducing=3))
+    (found,) = trust.kept_promises(SHORT, circumstances.of_wish(estimator, y))
+    assert ("Private" in found.advice) == (columns == "numbers" and decoder == "auto")
+    if "Private" in found.advice:
+        estimator.set_params(decoder=Private())._prepare(runs.X, y, None)
+
+
+def test_what_a_fitted_model_could_have_is_what_a_model_to_be_fitted_could(model, labelled):
+    assert circumstances.of_fitted(model) == circumstances.of_wish(model, Y)
+    assert not circumstances.of_fitted(labelled[0]).may_have_paths
+    (found,) = trust.promises(model, SHORT)
+    assert "Private" in found.advice and "below" not in found.advice
+
+
+RAINY = {"the others keep theirs": (0.91, 300, 0.49, "amber"), "nobody does": (0.6, 300, 0.49, "red"),
+         "rain does": (0.91, 300, 0.9, "green"), "no others": (0.0, 0, 0.49, "red")}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAINY)
+def test_a_column_of_zeros_that_was_expected_to_fall_short_makes_no_light_red_and_hides_no_other(name):
+    share, cells, of_rain, light = RAINY[name]
+
+    def row(column, share, cells):
+        metrics = {"coverage90": share, "cells": cells}
+        return {"model": "SGPBAE", "experiment": "blocks", "column": column, "metrics": metrics}
+
+    whole = row("all", (share * cells + of_rain * 300) / (cells + 300), cells + 300)
+    rows = [row("rain", of_rain, 300), *([row("a", share, cells)] if cells else []), whole]
+    (found,) = trust.kept_promises(rows, circumstances.Circumstances(zeros={"rain": 0.6}))
+    assert str(found.light) == light
+    assert ("rain (60% zeros)" in found.advice) == (light != "green")
+    assert ("The other columns hold 91% of 300." in found.advice) == (light == "amber")
+    assert ("Intervals are too narrow" in found.advice) == (light == "red")
+    (plain,) = trust.kept_promises(rows)
+    assert str(plain.light) == ("green" if light == "green" else "red")
+
+
+def test_columns_of_many_zeros_are_known_before_a_fit_and_after_it():
+    rain = np.where(np.arange(30) % 3, 0.0, np.random.default_rng(1).gamma(0.8, 6.0, 30))
+    table = pd.DataFrame({"level": np.random.default_rng(2).normal(size=30), "rain": rain, "dew": rain + 0.01})
+    table.loc[4, "rain"] = np.nan
+    estimator = SGPBAE(**runs.QUICK | dict(num_inducing=3, progress=False, transform="auto"))
+    wished = circumstances.of_wish(estimator, table)
+    assert list(wished.zeros) == ["rain"] and wished.zeros["rain"] == pytest.approx(19 / 29)
+    assert circumstances.of_fitted(estimator.fit(np.arange(30.0)[:, None], table)) == wished
 
 
 def test_one_column_that_fell_behind_turns_a_green_light():

@@ -181,6 +181,16 @@ def test_coverage_is_that_of_the_intervals_that_are_cut_from_the_draws(num_draws
         assert found[f"coverage{round(100 * level)}"] == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.parametrize("model", ["SGPBAE", "BAE"])
+def test_no_rival_is_advised_for_labels_which_no_command_fills_by_it(model):
+    rows = [row(model, 0.3), row("line", 0.5)]
+    rows += [row(model, 0.6, column="sky", coverage90=None), row("line", 0.2, column="sky", coverage90=None)]
+    rows += [row(model, 1.0, column="a"), row("line", 2.0, column="a")]
+    (words,) = scoreboard.against_rivals(rows, model)
+    assert "in sky (line, 0.2 against 0.6)" in words and "etter fill" not in words
+    assert ("Where there is a cycle" in words) == (model == "SGPBAE")
+
+
 @pytest.mark.parametrize(("theirs", "doubt", "is_said"), [(1.0, 0.1, True), (1.0, 3.0, False), (1.6, 0.1, False)])
 def test_a_column_that_a_rival_fills_much_better_gets_advice(theirs, doubt, is_said):
     rows = [row("SGPBAE", 0.3), row("line", 0.5), row("SGPBAE", 1.0, column="a"), row("line", 2.0, column="a")]

@@ -19,6 +19,15 @@ ALONE = "--transform"
 SMALLEST_ESS = 50
 """Effective draws; fewer make intervals rough."""
 
+LONG_WARMUP = 800
+"""Sweeps: the default doubled twice.  Of made tables, chains of 1000 helped on some; on another they agreed better and
+were wrong more often (docs/how-to/missing-data.md)."""
+OTHERWISE = (
+    "After so long a warm-up still longer chains are hardly the way: try another latent_dim or kernel, hide stretches "
+    "as long as the gaps (how='blocks', --evaluate blocks), and where a column falls short, take a simpler way for it "
+    "or widen its intervals by what was measured"
+)
+
 
 class Trouble(Enum):
     """What can be wrong with a fit."""
@@ -86,7 +95,9 @@ Said = tuple[str, Remedy | None]
 
 
 def on(trouble: Trouble, now: Settings) -> Remedy:
-    """What to fit with instead."""
+    """What to fit with instead; of chains that disagree after a long warm-up, that it is not to be longer still."""
+    if trouble == Trouble.DISAGREEMENT and now["num_warmup"] >= LONG_WARMUP:
+        return Remedy(OTHERWISE, {})
     changes = {name: f"{name}={value}" for name, value in REMEDIES[trouble](now).items()}
     return Remedy(f"Use {', '.join(changes.values())}", {name: SET + text for name, text in changes.items()})
 

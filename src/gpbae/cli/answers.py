@@ -1,7 +1,8 @@
 """`gpbae impute`, `predict` and `encode`: what a run says of a table, as a table."""
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 
 from gpbae.cli import long, options, reading, runs, terminal
 from gpbae.cli.long import Where
+from gpbae.errors import InputError
 
 MOST_NAMES = 8
 
@@ -117,11 +119,12 @@ def _answer(
             below.update(cautions.below_zero(never_negative, gaps, shown, lower))
         return done
 
-    if long.is_for(model, question, where, columns):
-        more = cautions.draws_to_ask_for(model, interval, blocks.NUM_DRAWS)
-        long.answer(model, question, where, columns, counted, more)
-    else:
-        _answer_at_once(model, question, where, columns, counted, interval)
+    with _once_fitted():
+        if long.is_for(model, question, where, columns):
+            more = cautions.draws_to_ask_for(model, interval, blocks.NUM_DRAWS)
+            long.answer(model, question, where, columns, counted, more)
+        else:
+            _answer_at_once(model, question, where, columns, counted, interval)
     if not where.quiet:
         below_zero = cautions.below_zero_in_words(below, never_negative, getattr(model, "transform", None))
         few = cautions.few_draws(model, interval, min(num_draws)) if interval is not None and num_draws else None
@@ -129,6 +132,17 @@ def _answer(
             if words is not None:
                 terminal.say(f"Note: {advice.spelled_out(words, runs.command(where.run))}")
     print(where.output)
+
+
+@contextlib.contextmanager
+def _once_fitted() -> Iterator[None]:
+    """These commands have no options for what means missing, so that other advice is given."""
+    from gpbae.cli import parsing
+
+    try:
+        yield
+    except parsing.OddCell as odd:
+        raise InputError(odd.once_fitted) from None
 
 
 def _answer_at_once(model, question: str, where: Where, columns, made, interval: float | None) -> None:

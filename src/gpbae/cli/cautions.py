@@ -1,17 +1,19 @@
 """What to know of an answer before it is relied on: a run that is not to be trusted, rows far from the fitted ones,
 numbers below zero where there were none."""
 
+import contextlib
 import math
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gpbae.answering import wording
-from gpbae.cli import reading, runs
+from gpbae.cli import reading, runs, scores
+from gpbae.errors import InputError
 
 BEYOND, NEW = "beyond", "new"
 ROUNDING = 1e-9
@@ -19,14 +21,18 @@ ROUNDING = 1e-9
 
 
 def of_run(model: Any, run: Path) -> str | None:
-    """What is wrong with a run whose light is red, and where to look; None for any other."""
+    """What is wrong with a run whose light is red, by its chains or its scores on hidden cells, and where to look; None
+    for any other.  Scores that cannot be read do not cost the answer."""
     from gpbae.answering import diagnostics
     from gpbae.report import trust
 
     if not runs.is_sampled(model):
         return None
     frame = diagnostics.table(model.scalars_(), model.kinetic_temperatures_())
-    red = [check.name for check in trust.checks(model, frame) if check.light == trust.Light.RED]
+    tests: Sequence[Mapping[str, Any]] = ()
+    with contextlib.suppress(InputError):
+        tests = scores.of_run(run)
+    red = [check.name for check in trust.checks(model, frame, tests) if check.light == trust.Light.RED]
     if not red:
         return None
     look = f"gpbae diagnose {shlex.quote(str(run))}"

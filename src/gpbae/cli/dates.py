@@ -23,6 +23,8 @@ FORMATS = (ISO, *(day + time for day, time in itertools.product(_DAYS, _TIMES)))
 CLOCK = r"(?:T\d{2,6}|:\d{2})(?:[.,]\d+)?"
 OFFSET = CLOCK + r" ?(?:[zZ]|[+-]\d{2}(?::?\d{2})?)$"
 DAY = "%Y%m%d"
+FEW, HALF = 20, 0.5
+"""Cells by which the format of a column is guessed, and the share of them that it must read."""
 
 
 class Dates(NamedTuple):
@@ -112,8 +114,8 @@ def fit(column: Any, name: str, date_format: str | None = None) -> Dates | None:
     found = date_format or (ISO if values.dtype.kind == "M" else _format_of(values, name))
     if found is None:
         return None
-    aware = _is_aware(values, name, found)
     times = _parse(values, found, name)
+    aware = _is_aware(values, name, found)
     times = times if aware else times.dt.tz_localize(None)
     span = (times.max() - times.min()) / pd.Timedelta(1, "h")
     unit = "D" if span > 14 * 24 else "h" if span >= 1 else "s"
@@ -195,14 +197,16 @@ def _formats_of_one(text: str, fitted: str) -> tuple[str, ...]:
 
 
 def _format_of(values, name: str) -> str | None:
-    """The pattern that reads every cell; day before month and month before day must not both do."""
+    """The pattern that reads every cell; day before month and month before day must not both do.  Where none reads all,
+    that which reads most of the first, so that the cell that breaks it is named when it is read."""
     import pandas as pd
 
     text = values.astype(str).str.strip()
-    likely = [f for f in FORMATS if not pd.to_datetime(text.iloc[:1], format=f, utc=True, errors="coerce").isna().any()]
+    shares = {f: _share_read(text.iloc[:FEW], f) for f in FORMATS}
+    likely = [f for f, share in shares.items() if share >= HALF]
     found = [f for f in likely if not pd.to_datetime(text, format=f, utc=True, errors="coerce").isna().any()]
     if not found:
-        return likely[0] if likely else None  # the cell that breaks the pattern is named when it is read
+        return max(likely, key=shares.__getitem__) if likely else None
     if len(found) > 1 and found[0] != ISO:
         first, second = (pd.to_datetime(text, format=f, utc=True) for f in found[:2])
         if not first.equals(second):
@@ -211,3 +215,15 @@ def _format_of(values, name: str) -> str | None:
                 f"{text.iloc[0]!r}. Say which with --date-format {found[0]!r}."
             )
     return found[0]
+
+
+def _share_read(text: "pandas.Series", date_format: str) -> float:
+    """How many of the cells that are not blank are dates in a format."""
+    import pandas as pd
+
+    words = text[text != ""]
+    return (
+        float(pd.to_datetime(words, format=date_format, utc=True, errors="coerce").notna().mean())
+        if len(words)
+        else 0.0
+    )

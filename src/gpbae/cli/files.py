@@ -98,8 +98,23 @@ def csv_pieces(path: Path, rows: int | None) -> Iterator["pandas.DataFrame"]:
                 for table in tables:
                     table.columns = names
                     yield _numbered(table, list(itertools.islice(lines, len(table))))
-        except pd.errors.ParserWarning:
-            raise InputError(f"{path} has a row with more cells than its header has names; mend that row.") from None
+        except (pd.errors.ParserWarning, pd.errors.ParserError) as error:
+            raise InputError(_malformed(path, mark, len(names), str(error))) from None
+
+
+def _malformed(path: Path, mark: str, width: int, otherwise: str) -> str:
+    """The first line with more cells than there are names; what the reader says, where there is none."""
+    with path.open(encoding=encodings.of(path), newline="") as file, contextlib.suppress(csv.Error):
+        cells, last = csv.reader(file, delimiter=mark), 0
+        for row in cells:
+            if len(row) > width and last:
+                return (
+                    f"{path} must have at most {width} cells in a row, as many as its header has names; got {len(row)} "
+                    f"on line {last + 1}. Mend that line; a cell that holds {mark!r} needs quotation marks around it."
+                )
+            last = cells.line_num
+    found = otherwise.strip().rpartition("C error: ")[2].rstrip(".")
+    return f"{path} must be a table with quotation marks in pairs; got: {found}. Mend it there."
 
 
 def header(path: Path) -> list[str]:

@@ -1,8 +1,6 @@
 """`gpbae evaluate`, `diagnose` and `report`: how good a run is, whether to believe it, and what it found."""
 
-import json
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +51,11 @@ def diagnose(run: options.Run) -> None:
 
     model, columns = _load_sampled(run)
     frame = model.diagnostics(columns.dates)
-    tests = _evaluation(run)
+    tests = scores.of_run(run)
     light = trust.worst(trust.checks(model, frame, tests))
-    promises = trust.kept_promises([row for row in tests if row["model"] == type(model).__name__])
     told = runs.command(run)
     print(f"Light: {light}. {light.meaning}")
-    kept = (f"{p.name}: {p.found}. {p.advice}".strip() for p in promises)
+    kept = (f"{p.name}: {p.found}. {p.advice}".strip() for p in trust.promises(model, tests))
     for words in (*kept, *frame.attrs["warnings with commands"]):
         print(advice.spelled_out(words, told))
     _show(f"{type(model).__name__}, draws", "quantity", frame[frame["mean"].notna()][["mean", "sd", "r_hat", "ess"]])
@@ -92,25 +89,11 @@ def write_report(run: Path) -> Path:
     page = run / "report.html"
     try:
         told = runs.command(run)
-        text = model_page(model, columns, _evaluation(run), scores.unfinished(run), told, shlex.quote(str(run)))
+        text = model_page(model, columns, scores.of_run(run), scores.unfinished(run), told, shlex.quote(str(run)))
         page.write_text(text, encoding="utf-8")
     except OSError as error:
         raise GpbaeError(f"Could not write {page}: {error}.") from error
     return page
-
-
-def _evaluation(run: Path) -> Sequence[Mapping[str, Any]]:
-    """The rows of a test on hidden cells, if there was one."""
-    from gpbae.saving import storage
-
-    file = run / "evaluation.json"
-    if not file.exists():
-        return ()
-    content = storage.read(file.parent, file.name)
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        raise InputError(f"{file} is not JSON: damaged; remove it, or evaluate again.") from None
 
 
 def _load_sampled(run: Path) -> tuple[Any, Any]:

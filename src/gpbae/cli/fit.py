@@ -3,34 +3,14 @@
 import functools
 import os
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gpbae.cli import findings, misspelt, options, reading, runs, scores, terminal, typed
+from gpbae.cli.models import Model
 from gpbae.errors import InputError
-
-
-class Model(StrEnum):
-    """The name of a class, and the word for it."""
-
-    BAE = "bae"
-    GPBAE = "gp-bae"
-    SGPBAE = "sgp-bae"
-    DSGPBAE = "dsgp-bae"
-    VAE = "vae"
-    CVAE = "cvae"
-    GPPVAE = "gppvae"
-    GPVAE = "gpvae"
-    BandedGPVAE = "gp-vae"
-    SGPVAE = "sgp-vae"
-    SVGPVAE = "svgp-vae"
-    DeepSVIGP = "deep-svigp"
-    IGP = "igp"
-    GPAR = "gpar"
-
 
 WITHOUT_INPUTS = (Model.BAE, Model.VAE)
 
@@ -112,7 +92,7 @@ def fit(
         return runs.follow(estimator, (table.x, table.y, table.groups), out)
     latents, read = notices.of_latents(estimator, given_names), reading.in_words(table.columns)
     news = () if quiet else (*read, *notices.before_fit(estimator, table.y), *latents)
-    for sentence in (*news, *notices.of_series(table)):
+    for sentence in (*news, *notices.of_rows(table)):
         terminal.say(sentence)
     hidden = scores.Hidden(ways, holdout, block_length, estimator.seed, given_names)
     scores.check(table, hidden)

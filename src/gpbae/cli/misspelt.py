@@ -8,6 +8,7 @@ from typing import Any
 from typer.core import TyperCommand
 
 from gpbae.cli import typed
+from gpbae.cli.models import Model
 
 ALIKE = 0.75
 """Of 1, for words that are the same."""
@@ -29,7 +30,22 @@ class WithArguments(TyperCommand):
                 options = [name for option in self.params for name in option.opts]
                 problem.message = sentence(problem.option_name, options, given)
                 problem.possibilities = None
+            elif type(problem).__name__ == "BadParameter" and getattr(problem.param, "name", None) == "model":
+                problem.message = no_model(given)
             raise
+
+
+def no_model(given: Sequence[str]) -> str:
+    """Which models there are, and which one was meant by the word behind --model."""
+    asked, models = _value("--model", given), [model.value for model in Model]
+    model, likeness = _closest(_letters(asked), {_letters(name): name for name in models})
+    meant = f" Did you mean {model}?" if likeness >= ALIKE else ""
+    return f"expected one of {', '.join(models)}; got {asked!r}.{meant}"
+
+
+def _letters(name: str) -> str:
+    """Case and hyphens aside."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def sentence(wrong: str, options: Sequence[str], given: Sequence[str]) -> str:

@@ -7,24 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from gpbae.answering import wording
 from gpbae.cli import arguments, parsing
 
 MANY = 0.2
 SHORTEST_SERIES = 3
 """Share of rows with inputs that another row has too: fewer are slips, or clocks that were turned back."""
-MANY_ZEROS = 0.2
-"""Share of zeros from which what is said of a column of log1p gives them too little chance to be passed over."""
-
-WITH_ZEROS = " (log1p, as it has zeros)"
 
 
 def before_fit(estimator: Any, y: Any, transform: Any = "auto") -> Iterator[str]:
     """One sentence each; none for a plain table.  Rows outside `y` may have made another transform of "auto"."""
     if hasattr(estimator, "likelihood") and (words := arguments.likelihoods_in_words(estimator.likelihood, y)):
         yield words
-    if getattr(estimator, "transform", None) == "auto" and (names := _logarithms(estimator, y, transform)):
-        yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
-        yield from _zeros(y[[name.removesuffix(WITH_ZEROS) for name in names if name.endswith(WITH_ZEROS)]])
+    if getattr(estimator, "transform", None) == "auto":
+        yield from _of_logarithms(estimator, y, transform)
     yield from of_codes(y)
 
 
@@ -46,6 +42,34 @@ def of_latents(estimator: Any, given: Sequence[str]) -> Iterator[str]:
     if number is not None:
         were = "latent was" if number == 1 else "latents were"
         yield f"{number} {were} chosen to suit the table; change with --latent-dim."
+
+
+def of_rows(table: Any) -> Iterator[str]:
+    """What rows and their labels may have been copied or typed wrong."""
+    yield from of_series(table)
+    yield from of_labels(table)
+    yield from of_copies(table)
+
+
+def of_labels(table: Any) -> Iterator[str]:
+    """Labels of groups that differ only in case, or in blanks around them."""
+    alike: dict[str, list[str]] = {}
+    for label in dict.fromkeys(() if table.groups is None else table.groups):
+        alike.setdefault(label.strip().casefold(), []).append(label)
+    if found := [" and ".join(map(repr, labels)) for labels in alike.values() if len(labels) > 1]:
+        yield (
+            f"{wording.some(found)} in {table.columns.groups} are series of their own; if they are one, write their "
+            "labels alike."
+        )
+
+
+def of_copies(table: Any) -> Iterator[str]:
+    """Rows that repeat another, inputs and all."""
+    again = table.rows.duplicated().to_numpy() if table.x is not None else np.zeros(1, bool)
+    if (number := int(again.sum())) > 0:
+        what = "1 row repeats an earlier one" if number == 1 else f"{number} rows repeat earlier ones"
+        first = parsing.place(table.rows, int(again.argmax()))
+        yield f"{what} in every cell, first {first}. What is no measurement of its own should be left out."
 
 
 def of_series(table: Any) -> Iterator[str]:
@@ -83,23 +107,20 @@ def _are_unique(x: Any, labels: Any) -> bool:
     return not x.assign(**{"": labels.to_numpy()}).duplicated().any()
 
 
-def _logarithms(estimator: Any, y: Any, transform: Any) -> list[str]:
+def _of_logarithms(estimator: Any, y: Any, transform: Any) -> Iterator[str]:
+    """Of which columns they are modelled, and of which of these zeros will be drawn too seldom."""
     from gpbae.tabular import choice, tables, transforms
 
     seen = tables.observations(y)
     kinds = choice.choose(estimator.likelihood, seen)[0].kinds(seen.values.shape[1])
-    real = np.array([kind == "real" for kind in kinds])
-    found = transforms.fit(transform, np.where(real, seen.values, np.nan), seen.frame.names())
-    how = {transforms.Log: "", transforms.Log1p: WITH_ZEROS}
-    return [f"{name}{how[type(t)]}" for name, t in zip(y.columns, found, strict=False) if type(t) in how]
-
-
-def _zeros(y: Any) -> Iterator[str]:
-    """No likelihood of ours has a mass at zero: what lies below zero is drawn as zero, which is too seldom."""
-    for name, share in (y == 0).sum().div(y.notna().sum()).items():
-        if share >= MANY_ZEROS:
-            yield (
-                f"{name} is 0 in {share:.0%} of its cells, and will be drawn as 0 less often: take its upper bounds, "
-                "not its chance of 0, and expect --evaluate to find fewer cells inside, as it counts zeros by that "
-                f"chance. For the chance, add a column of yes and no that says whether {name} is above 0."
-            )
+    values = np.where([kind == "real" for kind in kinds], seen.values, np.nan)
+    found = transforms.fit(transform, values, seen.frame.names())
+    how = {transforms.Log: "", transforms.Log1p: " (log1p, as it has zeros)"}
+    if names := [f"{name}{how[type(t)]}" for name, t in zip(y.columns, found, strict=False) if type(t) in how]:
+        yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
+    for name, share in transforms.many_zeros(found, values, list(y.columns)).items():
+        yield (
+            f"{name} is 0 in {share:.0%} of its cells, and will be drawn as 0 less often: take its upper bounds, not "
+            "its chance of 0, and expect --evaluate to find fewer cells inside, as it counts zeros by that chance. For "
+            f"the chance, add a column of yes and no that says whether {name} is above 0."
+        )

@@ -117,7 +117,8 @@ class Fit(NamedTuple):
             raise InputError(f"{self.out} was begun with a table in memory; pass --in-memory, or name a new folder.")
         identity = self.source.identity()
         head = copying.head(self.source)
-        for sentence in (*(() if self.quiet else reading.in_words(head.columns)), *notices.of_series(head)):
+        read = () if self.quiet else reading.in_words(head.columns)
+        for sentence in (*read, *notices.of_series(head), *notices.of_labels(head)):
             terminal.say(sentence)
         estimator, num_rows = self._made(head.y)[0], pieces.num_rows(self.source.path)
         self._announce(estimator, (head.x, head.y), num_rows)

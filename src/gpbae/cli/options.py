@@ -22,17 +22,28 @@ LogJson = Annotated[
 ]
 
 
-def _probability(value: float | None) -> float | None:
-    if value is not None and not 0.01 <= value <= 0.999:
-        meant = f" Did you mean {value / 100:g}?" if 1 < value < 100 else ""
-        raise typer.BadParameter(f"expected a probability from 0.01 to 0.999; got {value:g}.{meant}")
-    return value
+def _probability(text: str | float) -> float:
+    """As it is typed, 0.9; a per cent sign says what was meant."""
+    number, percent = _number(str(text).strip().removesuffix("%")), str(text).strip().endswith("%")
+    if not percent and 0.01 <= number <= 0.999:
+        return number
+    share = number / 100
+    meant = f" Did you mean {share:g}?" if 0.01 <= share <= 0.999 and (percent or number > 1) else ""
+    raise typer.BadParameter(f"expected a probability from 0.01 to 0.999, such as 0.9; got {str(text)!r}.{meant}")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 Interval = Annotated[
     float | None,
     typer.Option(
-        callback=_probability,
+        parser=_probability,
+        metavar="PROBABILITY",
         help="Add NAME_lower and NAME_upper: the central interval of this probability. Of yes and no add "
         "NAME_probability, that of yes (of 0 and 1 also); of labels, that of the label in the cell.",
     ),
@@ -96,8 +107,19 @@ Transform = Annotated[
     str | None,
     typer.Option(help="log, log1p, yeo-johnson, auto or none, for all or as *=auto,CO=log.", rich_help_panel=MODEL),
 ]
+
+
+def _latents(number: int | None) -> int | None:
+    if number is not None and number < 1:
+        raise typer.BadParameter(
+            f"expected a whole number of at least 1; got {number}. Leave it out to have it found from the data."
+        )
+    return number
+
+
 LatentDim = Annotated[
-    int | None, typer.Option(min=1, help="Number of latents; else found from the data.", rich_help_panel=MODEL)
+    int | None,
+    typer.Option(callback=_latents, help="Number of latents; else found from the data.", rich_help_panel=MODEL),
 ]
 Config = Annotated[
     Path | None,

@@ -28,6 +28,22 @@ def code(text: str) -> Code:
         return text.strip().lower()
 
 
+class OddCell(InputError):
+    """A cell that cannot be read: what was found, and the options of a fit that make a gap of it."""
+
+    def __init__(self, found: str, missing: str, exclude: str):
+        super().__init__(
+            f"{found}. If it means missing, fit with {missing}; else mend the cell, or leave the column out with "
+            f"{exclude}."
+        )
+        self.found, self.missing = found, missing
+
+    @property
+    def once_fitted(self) -> str:
+        """What is to be done where the fit is done."""
+        return f"{self.found}. If it means missing, leave it empty, or fit again with {self.missing}; else mend it."
+
+
 class Writing(NamedTuple):
     """How the cells of a column are written, as far as it is known before they are seen."""
 
@@ -97,11 +113,8 @@ def numbers(column, name: str, how: Writing = PLAIN) -> np.ndarray:
 def _refuse_infinite(column, name: str, found: np.ndarray) -> None:
     first, count = int(np.isinf(found).argmax()), int(np.isinf(found).sum())
     more = f", one of {count} such cells" if count > 1 else ""
-    raise InputError(
-        f"Column {name!r} must hold finite numbers; got {str(column.iloc[first])!r} {place(column, first)}{more}. If "
-        f"it means missing, fit with --missing {found[first]:g}; else mend the cell, or leave the column out with "
-        f"--exclude {shlex.quote(name)}."
-    )
+    odd = f"Column {name!r} must hold finite numbers; got {str(column.iloc[first])!r} {place(column, first)}{more}"
+    raise OddCell(odd, f"--missing {found[first]:g}", f"--exclude {shlex.quote(name)}")
 
 
 def refuse(column, name: str, wrong: np.ndarray, how: Writing = PLAIN) -> None:
@@ -110,10 +123,8 @@ def refuse(column, name: str, wrong: np.ndarray, how: Writing = PLAIN) -> None:
     what = "yes or no" if _holds_truths(column, read(column, how)[0], how) else "numbers"
     more = f", one of {wrong.sum()} such cells" if wrong.sum() > 1 else ""
     options = " ".join(f"--missing {shlex.quote(word)}" for word in words)
-    raise InputError(
-        f"Column {name!r} must hold {what}; got {words[0]!r} {place(column, int(wrong.argmax()))}{more}. If it means "
-        f"missing, fit with {options}; else mend the cell, or leave the column out with --exclude {shlex.quote(name)}."
-    )
+    odd = f"Column {name!r} must hold {what}; got {words[0]!r} {place(column, int(wrong.argmax()))}{more}"
+    raise OddCell(odd, options, f"--exclude {shlex.quote(name)}")
 
 
 def check_truths(column, name: str, how: Writing = PLAIN) -> None:

@@ -106,8 +106,14 @@ def _unknown(table: "pandas.DataFrame", name: str) -> str:
     has = f"the table has {', '.join(map(str, table.columns[:20]))}"
     if set(name) & set("*?"):
         return f"Expected a column that matches {name!r}; {has}."
-    close = difflib.get_close_matches(name, [str(c) for c in table.columns], n=1)
+    letters = {_letters(str(column)): str(column) for column in reversed(table.columns)}
+    close = [letters[key] for key in difflib.get_close_matches(_letters(name), letters, n=1)]
     return f"Expected a column {name!r}; {has}." + (f" Did you mean {close[0]!r}?" if close else "")
+
+
+def _letters(name: str) -> str:
+    """Case, blanks and the like aside; all of it where there is nothing else."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 
 def all_outputs(table: "pandas.DataFrame", taken: Sequence[str], roles: Columns) -> list[str]:
@@ -160,10 +166,11 @@ def find_dates(table: "pandas.DataFrame", names: Sequence[str], date_format: str
         if read is None:
             if wrong.mean() < 0.5:
                 _refuse_input(column, name, int(wrong.argmax()))
+            first = int(wrong.argmax())
             raise InputError(
-                f"Input {name!r} must hold numbers or dates; got {column.iloc[int(wrong.argmax())]!r}. If it says "
-                f"which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are unusual, pass "
-                "--date-format."
+                f"Input {name!r} must hold numbers or dates; got {column.iloc[first]!r} {parsing.place(column, first)}."
+                f" If it says which series a row belongs to, pass --groups {shlex.quote(name)}; if its dates are "
+                "unusual, pass --date-format."
             )
         found[name] = read
     if date_format is not None and not found:
@@ -291,11 +298,20 @@ def _called(column, roles: Columns, earlier: Called) -> dict[bool, str]:
 
 
 def labels(table: "pandas.DataFrame", roles: Columns) -> np.ndarray | None:
-    """Group labels as text, or None."""
+    """Group labels as text, or None.  A blank is none: rows of any series may have lost theirs."""
     if roles.groups is None:
         return None
     (name,) = resolve(table, [roles.groups])
-    return table[name].astype(str).to_numpy()
+    column = table[name]
+    blank = column.isna().to_numpy() | (parsing.text(column) == "").to_numpy(bool)
+    if blank.any():
+        first = int(blank.argmax())
+        more = f", one of {blank.sum()} such cells" if blank.sum() > 1 else ""
+        raise InputError(
+            f"Group column {name!r} must hold a label in every row; got a blank {parsing.place(column, first)}{more}. "
+            "Write which series the row belongs to, or drop it."
+        )
+    return column.astype(str).to_numpy()
 
 
 # Rows.

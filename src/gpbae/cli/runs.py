@@ -16,6 +16,9 @@ import typer
 from gpbae.cli import terminal, typed
 from gpbae.errors import GpbaeError, InputError, Interrupted
 
+COUNTED = frozenset(map(str, range(2, 100)))
+"""Behind a hyphen: what a folder beside another is called; larger ones are years and the like."""
+
 
 class Given(NamedTuple):
     """What a fit was told: the names of the arguments that were said or typed (what else a model was fitted with was
@@ -125,9 +128,12 @@ def table(run: Path) -> str:
 
 
 def _free(run: Path) -> str:
-    """The name of a folder beside a run that nothing has yet."""
+    """The name of a folder beside a run that nothing has yet: of run-2, run-3."""
     name = os.path.abspath(run) if run.name in ("", "..") else str(run)
-    return next(found for number in itertools.count(2) if not Path(found := f"{name}-{number}").exists())
+    stem, dash, last = name.rpartition("-")
+    is_counted = bool(dash) and last in COUNTED and Path(name).name != f"-{last}"
+    stem, first = (stem, int(last) + 1) if is_counted else (name, 2)
+    return next(found for number in itertools.count(first) if not Path(found := f"{stem}-{number}").exists())
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -194,7 +194,8 @@ def _scored(asked: Asked, hidden: Hidden, out: Path, quiet: bool, log: Callable,
         with runs.stoppable(stopped):
             found = _known_or_scored(asked, way, hidden, out / FOLDER, quiet, log, course.later(first + i))
         rows += [row | {"hidden": way, "fit": fit} for row in found.rows()]
-        _show(found, way)
+        _show(found, way, asked)
+        _show_untried(asked, _holdout(way, hidden, asked.y, asked.columns))
     return rows
 
 
@@ -215,6 +216,20 @@ def _kept(rows: list[dict[str, Any]], out: Path) -> list[dict[str, Any]]:
     storage.write(out / "evaluation.json", (json.dumps(progress.plain(rows), indent=1) + "\n").encode())
     storage.write(out / "evaluation.csv", pd.concat(frames).to_csv(index=False).encode())
     return rows
+
+
+def of_run(run: Path) -> Sequence[Mapping[str, Any]]:
+    """The rows of all tests on hidden cells, none if there was no test."""
+    from gpbae.saving import storage
+
+    file = run / "evaluation.json"
+    if not file.exists():
+        return ()
+    content = storage.read(file.parent, file.name)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        raise InputError(f"{file} is not JSON: damaged; remove it, or evaluate again.") from None
 
 
 def _earlier(out: Path, fit: str) -> list[dict[str, Any]]:
@@ -292,8 +307,18 @@ def _holdout(way: str, hidden: Hidden, y: Any, columns: Any) -> Any:
     return evaluation.Holdout(how, hidden.share, hidden.block_length, hidden.seed, start)
 
 
-def _show(found: Any, way: str) -> None:
-    from gpbae.report import trust
+def _show_untried(asked: Asked, holdout: Any) -> None:
+    """Of images a pixel more or less means nothing."""
+    from gpbae.cli import untried
+
+    if asked.columns.image is not None:
+        return
+    for sentence in untried.in_words(untried.Known.of(asked.x, asked.y, asked.groups), holdout):
+        print(sentence)
+
+
+def _show(found: Any, way: str, asked: Asked) -> None:
+    from gpbae.report import circumstances, trust
     from gpbae.scoring import scoreboard
 
     rows = found.rows()
@@ -303,6 +328,7 @@ def _show(found: Any, way: str) -> None:
         lines = [(row["model"], *("" if v != v else v for v in line)) for row, line in board.lines]
         terminal.show(what + units, ("method", *board.header), lines)
     mine = [row for row in rows if row["model"] == found.model]
-    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in trust.kept_promises(mine)]
+    kept = trust.kept_promises(mine, circumstances.of_wish(asked.estimator, asked.y))
+    promises = [f"{check.name}: {check.found}. {check.advice}".strip() for check in kept]
     for sentence in (*scoreboard.impossible(rows), *scoreboard.sure_and_wrong(rows), *promises):
         print(sentence)

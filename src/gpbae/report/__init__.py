@@ -3,6 +3,7 @@
 page    text, tables, pictures and charts as one HTML file
 charts  interactive charts as values
 trust   a traffic light for every thing that can be wrong with a fit
+circumstances  what else bears on intervals of hidden cells
 model   the page of a fitted model
 """
 

@@ -145,13 +145,17 @@ class Building:
     def _latent_dim(self, output_shape, num_columns, features, known) -> int:
         """Of what the decoder takes: the latents asked for, or as many as suit the table, and those of the columns."""
         own = networks.num_private(self.decoder, output_shape)
-        if own and (not hasattr(self, "kernel") or own != num_columns or own > MOST_PATHS):
+        if own and not self._may_have_paths(own, num_columns):
             raise InputError(
                 "decoder=Private() gives each column a path over x, so it needs a model with a kernel, one output for "
                 f"each column and at most {MOST_PATHS} of them; got {type(self).__name__} with {own} outputs for "
                 f"{num_columns} columns. Use decoder='auto'."
             )
         return self._num_shared(output_shape, features, known) + own
+
+    def _may_have_paths(self, num_outputs: int, num_columns: int) -> bool:
+        """Whether decoder=Private() could give each column a path of its own."""
+        return hasattr(self, "kernel") and num_outputs == num_columns <= MOST_PATHS
 
     def _num_shared(self, output_shape, features, known) -> int:
         if self.latent_dim is not None:

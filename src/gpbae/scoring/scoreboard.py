@@ -146,6 +146,11 @@ class Duel(NamedTuple):
         return abs(self.theirs["mae"] - self.ours["mae"]) <= self.doubt
 
     @property
+    def is_of_labels(self) -> bool:
+        """Which have no order, so no interval."""
+        return not _is_number(self.ours.get("coverage90", 0.0))
+
+    @property
     def errors(self) -> str:
         return f"{self.theirs['mae']:.3g} against {self.ours['mae']:.3g}"
 
@@ -220,14 +225,14 @@ def _by_column(rows: Rows, model: str) -> str:
 
 
 def _instead(duels: Mapping[str, Duel], model: str) -> str:
-    """What to do about columns in which a rival was much better, and not by chance."""
-    much = [f"{name} by {d.rival}" for name, d in duels.items() if not d.is_open and d.ratio * MUCH <= 1]
-    if not much:
-        return ""
-    words = f"Better fill {', '.join(much[:MOST_NAMES])}{', …' if len(much) > MOST_NAMES else ''}"
-    if model not in WITH_KERNEL:
-        return f"{words}."
+    """What to do about columns in which a rival was much better, and not by chance.  Rivals take labels for numbers
+    here, which no command does."""
+    much = {name: d for name, d in duels.items() if not d.is_open and d.ratio * MUCH <= 1}
+    fillable = [f"{name} by {d.rival}" for name, d in much.items() if not d.is_of_labels]
+    words = f"Better fill {', '.join(fillable[:MOST_NAMES])}{', …' if len(fillable) > MOST_NAMES else ''}"
+    if not much or model not in WITH_KERNEL:
+        return f"{words}." if fillable else ""
     return (
-        f"{words}; or, where there is a cycle, fit with its period in the units of the input, and with more latents: "
-        "--set 'kernel=RBF() + Periodic(period=…)' --latent-dim …"
+        f"{f'{words}; or, where' if fillable else 'Where'} there is a cycle, fit with its period in the units of the "
+        "input, and with more latents: --set 'kernel=RBF() + Periodic(period=…)' --latent-dim …"
     )

@@ -109,7 +109,7 @@ def _codes(series: "pandas.Series", name: str, coding: Coding, fitted: Coding | 
     if strange := [c for c in cells if c is not None and _plain(c, name) not in places]:
         raise InputError(
             f"{name} has the label {strange[0]!r}, which the fitted table had not; it had "
-            f"{', '.join(map(repr, labels[:8]))}. Mark such cells as NaN."
+            f"{', '.join(map(repr, labels[:8]))}. Leave such cells empty (in Python NaN)."
         )
     codes = np.array([np.nan if c is None else places[_plain(c, name)] for c in cells], np.float64)
     return codes, coding._replace(labels=labels)

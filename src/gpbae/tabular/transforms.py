@@ -20,6 +20,9 @@ SKEWED = 1.0
 
 FEWEST_BELOW = 0.05
 """Share of the values above zero that lie below the unit of `log1p`, however few the zeros."""
+MANY_ZEROS, ROUNDING = 0.2, 1e-6
+"""Share of zeros from which what is said of a column of log1p gives them too little chance to be passed over; what
+counts as zero, in units of the column."""
 
 
 class Identity(NamedTuple):
@@ -200,6 +203,21 @@ def _skewness(values: Values) -> float:
 def never_below(observed: Values) -> str:
     """The transform whose answers are never below zero, for a column without negative values."""
     return "log" if observed.min() > 0 else "log1p"
+
+
+def many_zeros(found: Sequence[Transform], values: Float[np.ndarray, "N P"], names: Sequence[str]) -> dict[str, float]:
+    """Columns of log1p of which a fifth or more is 0, and their share of zeros: no likelihood of ours has a mass there,
+    so that what lies below zero is drawn as zero, which is too seldom."""
+    shares = {str(name): _share_of_zeros(column, transform.unit)
+              for transform, column, name in zip(found, values.T, names, strict=False)
+              if isinstance(transform, Log1p)}  # fmt: skip
+    return {name: share for name, share in shares.items() if share >= MANY_ZEROS}
+
+
+def _share_of_zeros(column: Values, unit: float) -> float:
+    """Among known cells; those of a fitted table are rounded."""
+    known = column[~np.isnan(column)]
+    return float(np.mean(known < ROUNDING * unit)) if len(known) else 0.0
 
 
 def _log1p(observed: Values) -> Log1p:
