@@ -120,7 +120,7 @@ def _of_logarithms(estimator: Any, y: Any, transform: Any) -> Iterator[str]:
         yield f"Logarithms are modelled of {', '.join(names)}: never negative and skewed. Change this with --transform."
     for name, share in transforms.many_zeros(found, values, list(y.columns)).items():
         yield (
-            f"{name} is 0 in {share:.0%} of its cells, and will be drawn as 0 less often: take its upper bounds, not "
-            "its chance of 0, and expect --evaluate to find fewer cells inside, as it counts zeros by that chance. For "
-            f"the chance, add a column of yes and no that says whether {name} is above 0."
+            f"{name} is 0 in {share:.0%} of its cells, and will be drawn as 0 less often; the few high values may lie "
+            "above its intervals, so rely on neither, and expect --evaluate to find fewer cells inside, as it counts "
+            f"zeros by their chance. For the chance, add a column of yes and no that says whether {name} is above 0."
         )
