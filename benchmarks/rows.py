@@ -19,7 +19,7 @@ def main():
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     rows = questions.run(given.rows, given.questions)
-    print(tables.markdown(tables.table("Answers to many rows", tables.QUESTIONS, rows)))
+    print(tables.table("Answers to many rows", tables.QUESTIONS, rows).markdown)
     if given.out:
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")

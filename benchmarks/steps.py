@@ -6,8 +6,8 @@ python benchmarks/steps.py [folder for results.json, pictures and page]
 import sys
 from pathlib import Path
 
-from gpbae.speed import bench, tables
+from gpbae.speed import bench
 
 if __name__ == "__main__":
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    bench.run(("steps", "encoder", "chains"), out=out, show=lambda table: print(tables.markdown(table), end="\n\n"))
+    bench.run(("steps", "encoder", "chains"), out=out, show=lambda table: print(table.markdown, end="\n\n"))

@@ -28,9 +28,10 @@ from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
 from gpbae.likelihoods import Gaussian
 from gpbae.processes import watch
-from gpbae.sampling import health, keptlatents, run, sghmc
+from gpbae.sampling import checkpoint, health, keptlatents, run, sghmc
 from gpbae.sampling.inference import Chain, Refresh, Report
 from gpbae.saving import io, runfolder, settings, storage
+from gpbae.tabular import ondisk
 
 NAME = "full batch"
 
@@ -496,7 +497,8 @@ def test_a_chain_that_dies_leaves_the_others_as_they_were(phase, tmp_path, monke
 def test_rows_on_disk_go_on_when_the_first_chain_has_died(monkeypatch):
     asked = []
     rows = types.SimpleNamespace(mask=np.ones((2, 3, 5)))
-    feed = types.SimpleNamespace(block=lambda sweep, num: asked.append((sweep, num)) or (None, [rows]))
+    feed = object.__new__(ondisk.Feed)
+    feed.block = lambda sweep, num: asked.append((sweep, num)) or (None, [rows])
     monkeypatch.setattr(run.streamed, "run_block", lambda *_: (None, jnp.zeros(2)))
     sampler = types.SimpleNamespace(chains=types.SimpleNamespace(sweep=jnp.array([4, 9])),
                                     latents=keptlatents.Latents(), _given=lambda *_: ())  # fmt: skip
@@ -510,12 +512,14 @@ def test_draws_are_kept_once_though_the_file_of_latents_fails():
     def fails(arrays):
         raise GpbaeError("Could not write")
 
-    moment = types.SimpleNamespace(chunk=lambda: {"draw.0": 1}, arrays=dict, counters={}, fresh=["a draw"], kept={})
+    moment = types.SimpleNamespace(
+        chunk=lambda: {"draw.0": np.ones(1)}, arrays=dict, counters={}, fresh=["a draw"], kept={}
+    )
     sampler = types.SimpleNamespace(last=moment, chunks=[], fresh=["a draw", "a later one"], keeper=checkpoint.Keeper(),
                                     latents=types.SimpleNamespace(flush=lambda: None, settle=fails))  # fmt: skip
     with pytest.raises(GpbaeError, match="Could not write"):
         run.Sampler._save(sampler)
-    assert sampler.chunks == [{"draw.0": 1}] and sampler.fresh == ["a later one"]
+    assert [list(chunk) for chunk in sampler.chunks] == [["draw.0"]] and sampler.fresh == ["a later one"]
 
 
 def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
