@@ -519,7 +519,7 @@ def test_draws_are_kept_once_though_the_file_of_latents_fails():
                                     latents=types.SimpleNamespace(flush=lambda: None, settle=fails))  # fmt: skip
     with pytest.raises(GpbaeError, match="Could not write"):
         run.Sampler._save(sampler)
-    assert [list(chunk) for chunk in sampler.chunks] == [["draw.0"]] and sampler.fresh == ["a later one"]
+    assert sampler.chunks == [chunk] and sampler.fresh == ["a later one"]
 
 
 def test_a_stall_is_called_out_with_a_stack(monkeypatch, capfd):
