@@ -512,9 +512,8 @@ def test_draws_are_kept_once_though_the_file_of_latents_fails():
     def fails(arrays):
         raise GpbaeError("Could not write")
 
-    moment = types.SimpleNamespace(
-        chunk=lambda: {"draw.0": np.ones(1)}, arrays=dict, counters={}, fresh=["a draw"], kept={}
-    )
+    chunk = {"draw.0": np.ones(1)}
+    moment = types.SimpleNamespace(chunk=lambda: chunk, arrays=dict, counters={}, fresh=["a draw"], kept={})
     sampler = types.SimpleNamespace(last=moment, chunks=[], fresh=["a draw", "a later one"], keeper=checkpoint.Keeper(),
                                     latents=types.SimpleNamespace(flush=lambda: None, settle=fails))  # fmt: skip
     with pytest.raises(GpbaeError, match="Could not write"):
