@@ -124,7 +124,7 @@ def test_labels_that_differ_in_case_or_blanks_only_are_told(tmp_path):
     ],
 )
 def test_rows_that_repeat_another_are_counted(rows, words, tmp_path):
-    assert words in " ".join(found := list(notices.of_copies(read_of(tmp_path, rows)))) and bool(found) == bool(words)
+    assert words in " ".join(found := list(notices.of_rows(read_of(tmp_path, rows)))) and bool(found) == bool(words)
 
 
 @pytest.mark.parametrize("cell", ["", "  "])
