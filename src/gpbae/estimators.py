@@ -20,7 +20,7 @@ from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, AbstractKernel, Matern32, label_columns
 from gpbae.priors import DeepPrior, FullPrior, Hyper, SparsePrior, inducing, seeded
 from gpbae.processes import distributed, progress
-from gpbae.sampling import checkpoint, outofcore, run, start, starting
+from gpbae.sampling import checkpoint, outofcore, run, start, starting, warping
 from gpbae.sampling.building import Building, check_count
 from gpbae.tabular import codes, tables
 from gpbae.tabular.ondisk import OnDisk
@@ -284,7 +284,8 @@ class DSGPBAE(SGPBAE):
         hidden = tuple(eqx.tree_at(lambda h: h.hyper_reference.noise, h, jnp.asarray(1e-3)) for h in hidden)
         seeds = _seeds(self.num_propagations if hidden else 1, len(hidden), width)
         spread = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
-        return DeepPrior(hidden, last, jnp.asarray(seeds), jnp.asarray(spread))
+        prior = DeepPrior(hidden, last, jnp.asarray(seeds), jnp.asarray(spread))
+        return warping.started(prior, x, latents, codes, rng)
 
 
 def _seeds(num: int, num_hidden: int, width: int) -> np.ndarray:

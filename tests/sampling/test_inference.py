@@ -39,14 +39,16 @@ def prior_draw(prior, key, batch):
 def moves_given_latents(model, table, p, refresh, key):
     """Hyper-parameters, then the values that they leave behind."""
     key_hyper, key_values = jax.random.split(key)
-    q, _, info = refreshing.given_latents(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_hyper)
-    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+    q, _, info = refreshing.given_latents(model.prior, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_hyper)
+    return q._replace(values=refreshing.redraw(model.prior, table, q, jnp.ones(()), key_values)[0]), info
 
 
 def moves_given_seeds(model, table, p, refresh, key):
     key_seeds, key_values = jax.random.split(key)
-    q, _, info = refreshing.given_seeds(model, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_seeds)
-    return q._replace(values=refreshing.redraw(model, table, q, jnp.ones(()), key_values)[0]), info
+    q, _, info = refreshing.given_seeds(
+        model, model.prior, table, p, refresh, jnp.ones(()), jnp.asarray(False), key_seeds
+    )
+    return q._replace(values=refreshing.redraw(model.prior, table, q, jnp.ones(()), key_values)[0]), info
 
 
 @pytest.mark.parametrize("name", ["sparse", "full"])
@@ -90,6 +92,73 @@ def test_refreshing_leaves_the_joint_law_as_it_is(name, move):
     checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
     assert 0.3 < np.mean(acceptance) < 0.999
     assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+
+
+def test_moves_of_a_deep_prior_leave_the_joint_law_as_it_is():
+    """The same for a mixture: given of which component every row is, hidden layers, kernels, inducing inputs and values
+    move as in a sparse prior, and moments of the hidden layers, the values, the latents and their products stay."""
+    model, table, position = checks.make_model("deep")
+    batch, prior = checks.full_batch(table), model.prior
+    one_temperature, fixed = jnp.ones(()), jnp.asarray(False)
+
+    def drawn(key):
+        """From the prior; of every row first the component, then the latents."""
+        key_hyper, key_values, key_component, key_latents = jax.random.split(key, 4)
+        centre, values = prior.init(key_values, len(checks.SIZES))
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(centre)
+        keys = jax.random.split(key_hyper, len(leaves))
+        hyper = jax.tree.unflatten(
+            treedef, [_from_prior(k, path, a) for k, (path, a) in zip(keys, leaves, strict=True)]
+        )
+        values = jax.random.normal(key_values, values.shape)
+        law = prior.law(hyper, batch)
+        mean = jax.vmap(lambda p: gp.sparse_mean(p, values, batch.slot))(law.projections)
+        q = jax.random.randint(key_component, (sum(checks.SIZES),), 0, len(prior.seeds))
+        rows = jnp.arange(len(q))
+        xi = jax.random.normal(key_latents, (len(q), prior.latent_dim))
+        return hyper, values, mean[q, rows] + jnp.sqrt(law.variance[q, rows]) * xi
+
+    def moments(hyper, values, z):
+        hidden, kernel = hyper["hidden"][0], hyper["kernel"][0]
+        u = hidden["values"][0, 0]
+        theta = jnp.concatenate([hidden["hyper"]["kernel"][0].log_lengthscale, kernel.log_lengthscale, u,
+                                 hyper["log_latent_noise"][None], hyper["inducing"][:, 0]])  # fmt: skip
+        summary = jnp.log(jnp.mean(z**2, axis=0))
+        parts = [theta, theta**2, (theta[:, None] * summary[None]).ravel(), values[0, 0], values[0, 0] ** 2,
+                 values[0, 0] * z[0, 0], (u[:, None] * (z[:4] * z[1:5])[None, :, 0]).ravel()]  # fmt: skip
+        return jnp.concatenate(parts)
+
+    def one(index):
+        key_prior, key_moves = jax.random.split(jax.random.fold_in(jax.random.key(8), index))
+        hyper, values, z = drawn(key_prior)
+        here = position._replace(shared={**position.shared, "prior": hyper}, values=values, local=z)
+        refresh = refreshing.init(jax.tree.map(jnp.ones_like, hyper), 0.12)
+
+        def body(p, i):
+            key_component, key_hyper, key_values = jax.random.split(jax.random.fold_in(key_moves, i), 3)
+            told = refreshing.conjugate(model, table, p, one_temperature, key_component)
+            q, _, info = refreshing.given_latents(told, table, p, refresh, one_temperature, fixed, key_hyper)
+            values, _ = refreshing.redraw(told, table, q, one_temperature, key_values)
+            return q._replace(values=values), info.acceptance
+
+        q, acceptance = jax.lax.scan(body, here, jnp.arange(3))
+        moved = jnp.abs(q.shared["prior"]["hidden"][0]["values"] - hyper["hidden"][0]["values"])
+        return moments(hyper, values, z), moments(q.shared["prior"], q.values, z), acceptance, moved
+
+    before, after, acceptance, moved = jax.jit(jax.vmap(one))(jnp.arange(4000))
+    checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
+    assert 0.3 < np.mean(acceptance) < 0.999
+    assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+
+
+def _from_prior(key, path, a):
+    """A leaf of the hyper-parameters: log-normal around where it starts, or logistic, or standard normal."""
+    names = [getattr(k, "name", getattr(k, "key", "")) for k in path]
+    if names[-1] == "inducing":
+        return jax.random.logistic(key, a.shape, a.dtype)
+    if names[-1] == "values":
+        return jax.random.normal(key, a.shape, a.dtype)
+    return a + (1.0 if names[-1] == "log_lengthscale" else 0.5) * jax.random.normal(key, a.shape, a.dtype)
 
 
 def test_vectors_of_labels_stay_with_the_sampler():

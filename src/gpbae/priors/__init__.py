@@ -1,6 +1,15 @@
 """Interchangeable latent priors p(Z | X)."""
 
-from gpbae.priors.base import GUESS_VARIANCE, AbstractLatentPrior, AbstractLaw, Batch, Marginals, Memory, Query
+from gpbae.priors.base import (
+    GUESS_VARIANCE,
+    AbstractLatentPrior,
+    AbstractLaw,
+    Batch,
+    Collapsing,
+    Marginals,
+    Memory,
+    Query,
+)
 from gpbae.priors.deep import DeepPrior
 from gpbae.priors.full import FullPrior
 from gpbae.priors.hyper import Hyper
@@ -13,6 +22,7 @@ __all__ = [
     "AbstractLatentPrior",
     "AbstractLaw",
     "Batch",
+    "Collapsing",
     "DeepPrior",
     "FullPrior",
     "Hyper",

@@ -1,7 +1,7 @@
 """What every latent prior p(Z | X) offers, and the shapes in which rows reach it."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -95,6 +95,18 @@ class AbstractLaw(eqx.Module):
         """The local coordinates that seeds stand for, and the log of the volume of ∂ local / ∂ seeds."""
 
 
+@runtime_checkable
+class Collapsing(Protocol):
+    """What a sweep asks of a prior whose values can be integrated out."""
+
+    @property
+    def collapses(self) -> bool: ...
+
+    def law(self, hyper: dict[str, Any], batch: Batch) -> AbstractLaw: ...
+
+    def log_hyper(self, hyper: dict[str, Any]) -> dict[str, Array]: ...
+
+
 class AbstractLatentPrior(eqx.Module):
     """p(Z | X) with sampled hyper-parameters, per-group values v and per-row local coordinates."""
 
@@ -125,6 +137,17 @@ class AbstractLatentPrior(eqx.Module):
     @abc.abstractmethod
     def collapses(self) -> bool:
         """Whether values can be integrated out given the latents, as `log_collapsed` and `redraw_values` need."""
+
+    @property
+    def conjugates(self) -> bool:
+        """Whether they can be once auxiliary variables are drawn, as `conjugate` does."""
+        return self.collapses
+
+    def conjugate(
+        self, key: Key[Array, ""], hyper: dict[str, Any], values: Any, batch: Batch, local: Latents, temperature: Array
+    ) -> Collapsing:
+        """This prior given auxiliary variables that are drawn from their law given everything else."""
+        return self
 
     @abc.abstractmethod
     def marginals(self, hyper: dict[str, Any], values: Any, memory: Memory | None, query: Query) -> Marginals:

@@ -1,5 +1,8 @@
 """DSGP-BAE: sparse GP layers that warp the inputs, and a sparse GP on the warped inputs."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
@@ -25,6 +28,10 @@ class DeepLaw(AbstractLaw):
 
     def log_rows(self, values, local):
         return _log_mixture(local, _means(self.projections, values, self.slot), self.variance)
+
+    def log_components(self, values, local) -> Float[Array, "Q B"]:
+        """log N(zₙ; the q-th component): which of them a row is of."""
+        return _log_components(local, _means(self.projections, values, self.slot), self.variance)
 
     def spread(self, values):
         mean, variance = _matched(Marginals(_means(self.projections, values, self.slot), self.variance))
@@ -59,13 +66,14 @@ class DeepPrior(AbstractLatentPrior):
     Hidden layers are marginalised by reparameterised Monte Carlo: Q seeds, fixed once, are pushed through the
     layers' conditional moments, and zₙ is the equal mixture of the Q normals (log-mean-exp, never a mean of logs).
     With the seeds fixed the density is deterministic, so the sampler's target is exact for that Q.  All groups
-    share the warp; each has its own values in the last layer.
+    share the warp; each has its own values in the last layer.  Chains begin at `hyper_start`, else without a warp.
     """
 
     hidden: tuple[SparsePrior, ...]
     last: SparsePrior
     seeds: Float[Array, "Q hidden E"]
     width: Float[Array, " E"]
+    hyper_start: Any = None
 
     @property
     def latent_dim(self):  # type: ignore[override]
@@ -78,7 +86,7 @@ class DeepPrior(AbstractLatentPrior):
     def init(self, key, num_groups):
         hyper, values = self.last.init(key, num_groups)
         hyper["hidden"] = tuple({"hyper": h, "values": v} for h, v in (layer.init(key, 1) for layer in self.hidden))
-        return hyper, values
+        return hyper if self.hyper_start is None else self.hyper_start, values
 
     def log_hyper(self, hyper):
         terms = self.last.log_hyper(hyper)
@@ -92,15 +100,16 @@ class DeepPrior(AbstractLatentPrior):
 
     def propagate(self, hyper, x: Float[Array, "B D"]) -> Float[Array, "Q B D"]:
         """Inputs of the last layer, one copy per seed."""
-        h = jnp.broadcast_to(x, (self.seeds.shape[0], *x.shape))
-        for i, (layer, p) in enumerate(zip(self.hidden, hyper["hidden"], strict=True)):
-            h = jax.vmap(lambda h, e, layer=layer, p=p: self._warp(layer, p, h, e))(h, self.seeds[:, i])
-        return h
+        return jax.vmap(lambda seeds: self.warped(hyper, x, seeds[:, None]))(self.seeds)
 
-    def _warp(self, layer, parameters, h, seed):
-        projection, variance = layer.project(parameters["hyper"], h)
-        mean = gp.sparse_mean(projection, parameters["values"], jnp.zeros(h.shape[0], jnp.int32))
-        return h + self.width[None] * (mean + jnp.sqrt(variance) * seed[None])
+    def warped(self, hyper, x: Float[Array, "B D"], seeds: Float[Array, "hidden #B D"]) -> Float[Array, "B D"]:
+        """Inputs of the last layer where the hidden ones have these seeds, the same for all rows or one for each."""
+        h = x
+        for layer, p, seed in zip(self.hidden, hyper["hidden"], seeds, strict=True):
+            projection, variance = layer.project(p["hyper"], h)
+            mean = gp.sparse_mean(projection, p["values"], jnp.zeros(h.shape[0], jnp.int32))
+            h = h + self.width[None] * (mean + jnp.sqrt(variance) * seed)
+        return h
 
     def _components(self, hyper, x) -> tuple[gp.Projection, Float[Array, "Q B C"]]:
         """What the last layer needs of its inputs, for every seed."""
@@ -115,6 +124,22 @@ class DeepPrior(AbstractLatentPrior):
     def collapses(self):
         """A mixture is not conjugate, but without hidden layers this is the sparse prior."""
         return not self.hidden
+
+    @property
+    def conjugates(self):
+        return True
+
+    def conjugate(self, key, hyper, values, batch, local, temperature):
+        """Given of which component every row is, drawn from its law given all else, the mixture is gone."""
+        if self.collapses:
+            return self
+        law = self.law(hyper, batch)
+        component = jax.random.categorical(key, law.log_components(values, local) / temperature, axis=0)
+        return self.given(jnp.swapaxes(self.seeds[component], 0, 1))
+
+    def given(self, seeds: Float[Array, "hidden B D"]) -> "GivenComponents":
+        """This prior where every row's seeds are known."""
+        return GivenComponents(self, seeds)
 
     def marginals(self, hyper, values, memory, query):
         G, q, D = query.x.shape
@@ -159,14 +184,34 @@ class DeepPrior(AbstractLatentPrior):
         return named
 
 
+class GivenComponents(eqx.Module):
+    """A deep prior once every row's seeds are known: a sparse prior on warped inputs."""
+
+    deep: DeepPrior
+    seeds: Float[Array, "hidden B D"]
+
+    @property
+    def collapses(self):
+        return True
+
+    def law(self, hyper, batch) -> SparseLaw:
+        return self.deep.last.law(hyper, batch._replace(x=self.deep.warped(hyper, batch.x, self.seeds)))
+
+    def log_hyper(self, hyper):
+        return self.deep.log_hyper(hyper)
+
+
 def _means(projections, values, slot) -> Float[Array, "Q B C"]:
     return jax.vmap(lambda p: gp.sparse_mean(p, values, slot))(projections)
 
 
 def _log_mixture(z, mean, variance):
     """log (1/Q) Σ_q Π_c N(z_c; mean_qc, variance_qc)."""
-    components = jnp.sum(norm.logpdf(z[None], mean, jnp.sqrt(variance)), axis=-1)
-    return logsumexp(components, axis=0) - jnp.log(mean.shape[0])
+    return logsumexp(_log_components(z, mean, variance), axis=0) - jnp.log(mean.shape[0])
+
+
+def _log_components(z, mean, variance):
+    return jnp.sum(norm.logpdf(z[None], mean, jnp.sqrt(variance)), axis=-1)
 
 
 def _matched(mixture: Marginals) -> tuple[Array, Array]:

@@ -202,8 +202,10 @@ class Building:
                 f"{type(self).__name__} predicts from the latents of all fitted rows, which latents='amortised' does "
                 "not keep; use latents='persistent' or SGPBAE."
             )
-        refresh = prior.collapses and (batching.is_exact or not amortised) and num_latents <= LARGEST_REFRESHED
-        collapsed = refresh and not isinstance(batching, RowBatch)
+        # auxiliary variables of a tempered mixture would have another law than the mixture that is tempered
+        conjugate = prior.collapses or (prior.conjugates and self.temperature == 1)
+        refresh = conjugate and (batching.is_exact or not amortised) and num_latents <= LARGEST_REFRESHED
+        collapsed = refresh and (batching.is_exact or (prior.collapses and not isinstance(batching, RowBatch)))
         return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, refresh, collapsed)
 
     def _budget(self) -> run.Budget:

@@ -31,7 +31,8 @@ class Plan:
     """What is fixed over a run: how rows are batched, K and J, and whether latents persist or are born anew.
 
     With `refresh`, hyper-parameters (and values) also move given the latents of the whole table, after every sweep.
-    With `collapsed`, values are integrated out of the chain and drawn exactly when a draw is kept.
+    With `collapsed`, values are integrated out of the chain and drawn exactly when a draw is kept, or after every sweep
+    if auxiliary variables that only last a sweep are needed to integrate them out.
     With `placed`, latents that are born anew are drawn near their law given all else, the encoder only guessing: what
     an encoder alone says is off by the same at every birth, and a table that counts its rows N/B times feels that as a
     force which heats everything else.
@@ -57,7 +58,7 @@ class Plan:
     def weaves(self) -> bool:
         """Whether hyper-parameters also move together with the latents, which takes a pass of the decoder over all
         rows; only then does the sampler leave them alone."""
-        return self.collapsed and self.batching.is_exact and not self.amortised
+        return self.refresh and self.batching.is_exact and not self.amortised
 
 
 class Chain(NamedTuple):
@@ -143,6 +144,16 @@ def held_names(plan: Plan, shared: dict[str, Any]) -> tuple[str, ...]:
 # One sweep.
 
 
+def collapsing(model, plan: Plan, table: Table, chain: Chain, temperature, key) -> Autoencoder:
+    """The model as a sweep sees it: where values can only be integrated out given auxiliary variables, given a fresh
+    draw of these."""
+    if not plan.collapsed or model.prior.collapses:
+        return model
+    position = chain.sampler.position._replace(values=chain.values)
+    prior = refreshing.conjugate(model, table, position, temperature, key)
+    return eqx.tree_at(lambda m: m.prior, model, prior)
+
+
 def sampler_step(model, plan, table, settings, adapting, law, carry, key):
     """One SGHMC step; persistent latents see a fresh batch each time, amortised ones stay with their sweep's batch."""
     state, selection = carry
@@ -215,9 +226,10 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
         state = _reborn(model, plan, table, chain, encoder, settings, selection, key_birth)
-    law = held_law(model, plan, table, state.position.shared)
+    told = collapsing(model, plan, table, chain, settings.temperature, jax.random.fold_in(key_values, 1))
+    law = held_law(told, plan, table, state.position.shared)
     (state, selection), (terms, info) = jax.lax.scan(
-        lambda c, i: sampler_step(model, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
+        lambda c, i: sampler_step(told, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
         (state, selection),
         jnp.arange(plan.sampler_steps),
     )
@@ -225,7 +237,9 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     none = jnp.asarray(jnp.nan)
     report = Report(*jax.tree.map(lambda a: jnp.mean(a, axis=0), (terms, *info)), none, jnp.zeros(()), none)
     if plan.refresh:
-        chain, report = _between_sweeps(model, plan, table, settings, adapting, chain, report, key_values)
+        chain, report = _between_sweeps(told, plan, table, settings, adapting, chain, report, key_values)
+    if plan.collapsed and not model.prior.collapses:
+        chain, report = _complete(told, table, chain, report, settings.temperature)
     if plan.amortised:
         chain, loss = train_encoder(model, plan, table, static, chain, selection, key_encoder)
         report = report._replace(encoder_loss=loss)
@@ -236,14 +250,18 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     """Refresh hyper-parameters, then values if they are part of the chain."""
     key_hyper, key_woven, key_values = jax.random.split(key, 3)
     position, refresh, T = chain.sampler.position, chain.refresh, settings.temperature
+    prior = model.prior
+    if not prior.collapses:
+        prior = refreshing.conjugate(model, table, position, T, jax.random.fold_in(key, 0))
     if jax.tree.leaves(refresh.scale):
-        position, refresh, info = refreshing.given_latents(model, table, position, refresh, T, adapting, key_hyper)
+        position, refresh, info = refreshing.given_latents(prior, table, position, refresh, T, adapting, key_hyper)
         report = _with_moves(report, info, T, plan)
     if plan.weaves and refreshing.has_woven(refresh):
-        position, refresh, info = refreshing.given_seeds(model, table, position, refresh, T, adapting, key_woven)
+        woven = refreshing.given_seeds(model, prior, table, position, refresh, T, adapting, key_woven)
+        position, refresh, info = woven
         report = report._replace(acceptance=jnp.minimum(report.acceptance, jnp.mean(info.acceptance)))
     if not plan.collapsed:
-        values, _ = refreshing.redraw(model, table, position, T, key_values)
+        values, _ = refreshing.redraw(prior, table, position, T, key_values)
         position = position._replace(values=values)
     return chain._replace(sampler=chain.sampler._replace(position=position), refresh=refresh), report
 
@@ -313,7 +331,7 @@ def run_block(
 
         chain, reports = jax.lax.scan(body, chain, temperatures)
         report = jax.tree.map(lambda a: jnp.mean(a, axis=0), reports)
-        if plan.collapsed:
+        if plan.collapsed and model.prior.collapses:
             chain, report = _complete(model, table, chain, report, temperatures[-1])
         return (chain, report) if plan.amortised else _distil(model, plan, table, static, chain, report)
 
@@ -321,9 +339,9 @@ def run_block(
 
 
 def _complete(model, table, chain: Chain, report: Report, temperature) -> tuple[Chain, Report]:
-    """Values for the draw that a block ends with; theirs is the temperature of an exact draw."""
+    """Values for the draw that a block or a sweep leaves behind; theirs is the temperature of an exact draw."""
     key = jax.random.fold_in(chain.key, chain.sweep + 2**26)
-    values, shown = refreshing.redraw(model, table, chain.sampler.position, temperature, key)
+    values, shown = refreshing.redraw(model.prior, table, chain.sampler.position, temperature, key)
     if values is None:
         return chain, report
     kinetic = report.kinetic_temperature._replace(values=shown)

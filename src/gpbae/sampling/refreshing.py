@@ -11,15 +11,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Key
 
 from gpbae.autoencoder import Autoencoder, Position
-from gpbae.priors import Batch
+from gpbae.priors import Batch, Collapsing
 from gpbae.sampling import hmc
 from gpbae.sampling.batches import FullBatch, Table
 
 LEAPFROG = 4
+WARPING_LEAPFROG = 12
 WOVEN_LEAPFROG = 4
 RATE = 0.1
-MOVED = ("kernel", "log_latent_noise", "inducing")
+MOVED = ("kernel", "log_latent_noise", "inducing", "hidden")
 WOVEN = ("kernel", "log_latent_noise")
+ALWAYS_HELD = ("inducing", "hidden")
 
 
 class Refresh(NamedTuple):
@@ -42,8 +44,8 @@ def refreshed(hyper: dict[str, Any]) -> dict[str, Any]:
 
 def held(hyper: dict[str, Any], woven: bool) -> dict[str, Any]:
     """Of these, those that the sampler leaves alone: all if both kinds of trajectory move them, for one alone is slow
-    where data are weak; but next to vectors of labels, and otherwise, inducing inputs only."""
-    only = MOVED if woven and not has_vectors(hyper) else ("inducing",)
+    where data are weak; but next to vectors of labels, and otherwise, inducing inputs and hidden layers only."""
+    only = MOVED if woven and not has_vectors(hyper) else ALWAYS_HELD
     return {k: v for k, v in hyper.items() if k in only}
 
 
@@ -63,17 +65,22 @@ def whole(table: Table) -> Batch:
     return batching.batch(table, batching.select(jax.random.key(0), table))
 
 
-def redraw(model: Autoencoder, table: Table, position: Position, temperature: Array, key: Key[Array, ""]):
+def redraw(prior: Collapsing, table: Table, position: Position, temperature: Array, key: Key[Array, ""]):
     """Values drawn exactly given the latents of the whole table, and the temperature of the draw."""
-    law = model.prior.law(position.shared["prior"], whole(table))
+    law = prior.law(position.shared["prior"], whole(table))
     return law.redraw_values(key, position.values, position.local, temperature)
 
 
+def conjugate(model: Autoencoder, table: Table, p: Position, temperature: Array, key: Key[Array, ""]) -> Collapsing:
+    """The model's prior, in which values can be integrated out until latents move next."""
+    return model.prior.conjugate(key, p.shared["prior"], p.values, whole(table), p.local, temperature)
+
+
 def given_latents(
-    model: Autoencoder, table: Table, p: Position, refresh: Refresh, temperature: Array, adapting: Array,
+    prior: Collapsing, table: Table, p: Position, refresh: Refresh, temperature: Array, adapting: Array,
     key: Key[Array, ""],
 ) -> tuple[Position, Refresh, hmc.Info]:  # fmt: skip
-    """A trajectory of kernel, noise and S given the latents, with the values integrated out.
+    """A trajectory of kernel, noise, S and hidden layers given the latents, with the values integrated out.
 
     Where it is used it is the only move of S: where two inducing inputs meet, K_SS is singular and the energy has a
     crack that no step size is small enough for.  Values that are part of the chain must be drawn anew after it.
@@ -83,16 +90,17 @@ def given_latents(
 
     def log_density(coordinates):
         theta = _at(hyper, coordinates, unit)
-        return (model.prior.law(theta, batch).log_collapsed(p.local, T) + _log_prior(model, theta) / T)[None]
+        return (prior.law(theta, batch).log_collapsed(p.local, T) + log_prior(prior, theta) / T)[None]
 
-    coordinates, log_step, info = _moved(key, hyper, unit, refresh.log_step, log_density, LEAPFROG, adapting)
+    num_leapfrog = WARPING_LEAPFROG if "hidden" in unit else LEAPFROG
+    coordinates, log_step, info = _moved(key, hyper, unit, refresh.log_step, log_density, num_leapfrog, adapting)
     position = p._replace(shared={**p.shared, "prior": _at(hyper, coordinates, unit)})
     return position, refresh._replace(log_step=log_step), info
 
 
 def given_seeds(
-    model: Autoencoder, table: Table, p: Position, refresh: Refresh, temperature: Array, adapting: Array,
-    key: Key[Array, ""],
+    model: Autoencoder, prior: Collapsing, table: Table, p: Position, refresh: Refresh, temperature: Array,
+    adapting: Array, key: Key[Array, ""],
 ) -> tuple[Position, Refresh, hmc.Info]:  # fmt: skip
     """A trajectory of kernel and noise that carries the latents along, with their seeds held.
 
@@ -102,22 +110,22 @@ def given_seeds(
     hyper, batch, T = p.shared["prior"], whole(table), temperature
     unit = _unit(refresh, WOVEN, T)
     key_values, key_move = jax.random.split(key)
-    law = model.prior.law(hyper, batch)
+    law = prior.law(hyper, batch)
     values, _ = law.redraw_values(key_values, p.values, p.local, T)
     seeds = law.seeds(values, p.local)
 
     def log_density(coordinates):
         theta = _at(hyper, coordinates, unit)
-        law = model.prior.law(theta, batch)
+        law = prior.law(theta, batch)
         local, log_volume = law.placed(values, seeds)
         likelihood = model.total_log_likelihood(p.shared, law.latents(local), batch)
-        return ((likelihood + _log_prior(model, theta)) / T + (1 - 1 / T) * log_volume)[None]
+        return ((likelihood + log_prior(prior, theta)) / T + (1 - 1 / T) * log_volume)[None]
 
     coordinates, log_step, info = _moved(
         key_move, hyper, unit, refresh.log_woven_step, log_density, WOVEN_LEAPFROG, adapting
     )
     theta = _at(hyper, coordinates, unit)
-    local, _ = model.prior.law(theta, batch).placed(values, seeds)
+    local, _ = prior.law(theta, batch).placed(values, seeds)
     position = p._replace(shared={**p.shared, "prior": theta}, local=local)
     return position, refresh._replace(log_woven_step=log_step), info
 
@@ -131,8 +139,8 @@ def _at(hyper: dict[str, Any], coordinates: Any, unit: dict[str, Any]) -> dict[s
     return {**hyper, **jax.tree.map(lambda u, c: u[0] * c, coordinates, unit)}
 
 
-def _log_prior(model: Autoencoder, theta: dict[str, Any]) -> Array:
-    return sum(model.prior.log_hyper(theta).values(), jnp.zeros(()))
+def log_prior(prior: Collapsing, theta: dict[str, Any]) -> Array:
+    return sum(prior.log_hyper(theta).values(), jnp.zeros(()))
 
 
 def _moved(key, hyper, unit, log_step, log_density, num_leapfrog, adapting):

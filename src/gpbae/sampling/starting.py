@@ -115,19 +115,20 @@ def climb(model: Autoencoder, plan: Plan, table: Table, static: PyTree, chains: 
 
     def one_chain(chain):
         encoder = eqx.combine(chain.encoder, static)
+        told = inference.collapsing(model, plan, table, chain, jnp.ones(()), jax.random.fold_in(chain.key, 2**24))
 
         def step(carry, rate_and_index):
             position, opt_state = carry
             rate, index, free = rate_and_index
             key_rows, key_seed = jax.random.split(jax.random.fold_in(chain.key, index))
-            gradient, terms = _map_gradient(model, plan, table, encoder, position, law, key_rows, key_seed)
+            gradient, terms = _map_gradient(told, plan, table, encoder, position, law, key_rows, key_seed)
             updates, opt_state = update(transform, gradient, opt_state)
             moved = jax.tree.map(lambda p, u: p - rate.astype(p.dtype) * u, position, updates)
             local = jax.tree.map(lambda a, b: jnp.where(free, a, b), moved.local, position.local)
             return (moved._replace(local=local), opt_state), terms
 
         position = chain.sampler.position
-        law = inference.held_law(model, plan, table, position.shared)
+        law = inference.held_law(told, plan, table, position.shared)
         start = (position, transform.init(position))
         (position, _), terms = jax.lax.scan(step, start, (rates, jnp.arange(rates.shape[0]) + 2**30, released))
         last = jax.tree.map(lambda t: t[-1], terms)
