@@ -1,9 +1,13 @@
 """Moves between the steps: what refreshes hyper-parameters and values leaves the posterior as it is."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import checks
 from gpbae import gp
@@ -98,6 +102,8 @@ def test_moves_of_a_deep_prior_leave_the_joint_law_as_it_is():
     """The same for a mixture: given of which component every row is, hidden layers, kernels, inducing inputs and values
     move as in a sparse prior, and moments of the hidden layers, the values, the latents and their products stay."""
     model, table, position = checks.make_model("deep")
+    wide = dataclasses.replace(model.prior, width=jnp.asarray([2.5]))  # components that differ
+    model = dataclasses.replace(model, prior=wide)
     batch, prior = checks.full_batch(table), model.prior
     one_temperature, fixed = jnp.ones(()), jnp.asarray(False)
 
@@ -149,6 +155,24 @@ def test_moves_of_a_deep_prior_leave_the_joint_law_as_it_is():
     checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
     assert 0.3 < np.mean(acceptance) < 0.999
     assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+
+
+def test_of_which_component_a_row_is_has_its_law_given_everything_else():
+    """Of 4000 draws as many are of a component as Bayes' rule says, row by row."""
+    model, table, position = checks.make_model("deep")
+    hyper, batch = checks.perturbed(position.shared["prior"], size=0.5), checks.full_batch(table)
+    prior = dataclasses.replace(model.prior, width=jnp.asarray([2.0]))
+    law = prior.law(hyper, batch)
+    mean = np.asarray(jax.vmap(lambda p: gp.sparse_mean(p, position.values, batch.slot))(law.projections))
+    each = scipy.stats.norm.logpdf(position.local, mean, np.sqrt(law.variance)).sum(axis=-1)
+    expected = scipy.special.softmax(each, axis=0)
+    assert np.ptp(expected) > 0.3, "components that are all alike would prove nothing"
+    one = jnp.ones(())
+    draw = lambda k: prior.conjugate(k, hyper, position.values, batch, position.local, one).seeds[0, :, 0]  # noqa: E731
+    drawn = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(1), 4000))
+    hits = np.asarray(drawn)[:, None] == np.asarray(prior.seeds)[None, :, 0]
+    error = np.sqrt(expected * (1 - expected) / 4000) + 1e-9
+    assert np.all(np.abs(hits.mean(axis=0) - expected) < 4.5 * error + 1e-4)
 
 
 def _from_prior(key, path, a):

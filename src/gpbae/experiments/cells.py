@@ -19,10 +19,7 @@ BUDGETS = {
               "num_map_steps": 40, "every": 4},
 }  # fmt: skip
 EXCEPTIONS = {
-    ("dsgp-bae", "quick"): {"num_inducing": 32, "num_warmup": 30, "num_samples": 30, "thinning": 1},
     ("gp-bae", "quick"): {"num_chains": 1, "num_warmup": 30, "num_samples": 30, "thinning": 1},
-    # A deep GP factorises in every step what a sparse one factorises once a sweep.
-    ("dsgp-bae", "full"): {"num_chains": 2, "num_warmup": 60, "num_samples": 40, "thinning": 1},
 }
 BASELINE_BUDGETS = {"full": {}, "quick": {}, "smoke": {"num_steps": 10, "num_draws": 10, "every": 4}}
 
