@@ -3,7 +3,7 @@
 import equinox as eqx
 import numpy as np
 
-from gpbae import BAE, GPBAE, SGPBAE
+from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE
 from gpbae.kernels import RBF
 
 QUICK = dict(latent_dim=2, decoder="linear", encoder="linear", num_warmup=4, num_samples=4, thinning=1, sampler_steps=2,
@@ -16,6 +16,7 @@ RUNS = {
     "full batch": (BAE, {}, None),
     "row minibatch, amortised, several chains": (BAE, dict(batch_size=5, latents="amortised", num_chains=3), None),
     "values integrated out": (SGPBAE, dict(num_inducing=3, num_chains=2), None),
+    "a deep prior": (DSGPBAE, dict(num_inducing=3, num_chains=2), None),
     "row minibatch, persistent": (SGPBAE, dict(num_inducing=3, batch_size=5, latents="persistent"), None),
     "group minibatch, persistent": (GPBAE, dict(kernel=RBF(lengthscale=0.3), batch_size=6), GROUPS),
     "group minibatch, amortised": (SGPBAE, dict(num_inducing=3, batch_size=6, latents="amortised"), GROUPS),

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +11,9 @@ import scipy.special
 import scipy.stats
 
 import checks
-from gpbae import gp
+from gpbae import gp, networks
 from gpbae.kernels import RBF, Embed
-from gpbae.sampling import refreshing
+from gpbae.sampling import batches, inference, refreshing, sghmc
 
 OPTIMISED = True
 
@@ -98,63 +99,82 @@ def test_refreshing_leaves_the_joint_law_as_it_is(name, move):
     assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
 
 
-def test_moves_of_a_deep_prior_leave_the_joint_law_as_it_is():
-    """The same for a mixture: given of which component every row is, hidden layers, kernels, inducing inputs and values
-    move as in a sparse prior, and moments of the hidden layers, the values, the latents and their products stay."""
-    model, table, position = checks.make_model("deep")
-    wide = dataclasses.replace(model.prior, width=jnp.asarray([2.5]))  # components that differ
-    model = dataclasses.replace(model, prior=wide)
-    batch, prior = checks.full_batch(table), model.prior
-    one_temperature, fixed = jnp.ones(()), jnp.asarray(False)
+class DeepWorld:
+    """A deep model whose components differ, draws from its prior, and moments that moves must leave as they are."""
 
-    def drawn(key):
-        """From the prior; of every row first the component, then the latents."""
+    def __init__(self, values_are_local=False):
+        model, self.table, self.position = checks.make_model("deep", values_are_local=values_are_local)
+        self.prior = dataclasses.replace(model.prior, width=jnp.asarray([2.5]))
+        self.model, self.batch = dataclasses.replace(model, prior=self.prior), checks.full_batch(self.table)
+
+    def drawn(self, key):
+        """Of every row first the component, then the latents."""
         key_hyper, key_values, key_component, key_latents = jax.random.split(key, 4)
-        centre, values = prior.init(key_values, len(checks.SIZES))
+        centre, values = self.prior.init(key_values, len(checks.SIZES))
         leaves, treedef = jax.tree_util.tree_flatten_with_path(centre)
         keys = jax.random.split(key_hyper, len(leaves))
-        hyper = jax.tree.unflatten(
-            treedef, [_from_prior(k, path, a) for k, (path, a) in zip(keys, leaves, strict=True)]
-        )
+        hyper = jax.tree.unflatten(treedef, [_from_prior(k, *leaf) for k, leaf in zip(keys, leaves, strict=True)])
         values = jax.random.normal(key_values, values.shape)
-        law = prior.law(hyper, batch)
-        mean = jax.vmap(lambda p: gp.sparse_mean(p, values, batch.slot))(law.projections)
-        q = jax.random.randint(key_component, (sum(checks.SIZES),), 0, len(prior.seeds))
+        law = self.prior.law(hyper, self.batch)
+        mean = jax.vmap(lambda p: gp.sparse_mean(p, values, self.batch.slot))(law.projections)
+        q = jax.random.randint(key_component, (sum(checks.SIZES),), 0, len(self.prior.seeds))
         rows = jnp.arange(len(q))
-        xi = jax.random.normal(key_latents, (len(q), prior.latent_dim))
+        xi = jax.random.normal(key_latents, (len(q), self.prior.latent_dim))
         return hyper, values, mean[q, rows] + jnp.sqrt(law.variance[q, rows]) * xi
 
-    def moments(hyper, values, z):
+    def moments(self, hyper, values, z, y):
         hidden, kernel = hyper["hidden"][0], hyper["kernel"][0]
         u = hidden["values"][0, 0]
         theta = jnp.concatenate([hidden["hyper"]["kernel"][0].log_lengthscale, kernel.log_lengthscale, u,
                                  hyper["log_latent_noise"][None], hyper["inducing"][:, 0]])  # fmt: skip
-        summary = jnp.log(jnp.mean(z**2, axis=0))
+        summary = jnp.concatenate([jnp.log(jnp.mean(a**2, axis=0)) for a in (z, y)])
+        pairs = (u[:, None] * (z[:4] * z[1:5])[None, :, 0]).ravel()
         parts = [theta, theta**2, (theta[:, None] * summary[None]).ravel(), values[0, 0], values[0, 0] ** 2,
-                 values[0, 0] * z[0, 0], (u[:, None] * (z[:4] * z[1:5])[None, :, 0]).ravel()]  # fmt: skip
+                 values[0, 0] * z[0, 0], z.mean(axis=0), pairs]  # fmt: skip
         return jnp.concatenate(parts)
 
+
+BATCHINGS = {"all rows": batches.FullBatch(), "some rows": batches.RowBatch(4), "whole groups": batches.GroupBatch(1)}
+
+
+@pytest.mark.parametrize("name", BATCHINGS)
+def test_sweeps_of_a_deep_prior_leave_the_joint_law_as_it_is(name):
+    """Geweke's joint test of whole sweeps, of which the sampler's own steps are too small to be seen: what is left are
+    components of rows, hidden layers, kernels, inducing inputs, values, and latents that follow their seeds."""
+    batching = BATCHINGS[name]
+    world = DeepWorld(batching.values_are_local)
+    plan = inference.Plan(batching, 1, 0, False, refresh=True, collapsed=batching.is_exact)
+    encoder = networks.build_encoder("linear", jax.random.key(2), (world.table.y.shape[1],), world.prior.latent_dim)
+    weights, static = eqx.partition(encoder, eqx.is_inexact_array)
+
     def one(index):
-        key_prior, key_moves = jax.random.split(jax.random.fold_in(jax.random.key(8), index))
-        hyper, values, z = drawn(key_prior)
-        here = position._replace(shared={**position.shared, "prior": hyper}, values=values, local=z)
-        refresh = refreshing.init(jax.tree.map(jnp.ones_like, hyper), 0.12)
+        key_prior, key_data, key_chain = jax.random.split(jax.random.fold_in(jax.random.key(9), index), 3)
+        hyper, values, z = world.drawn(key_prior)
+        shared = {**world.position.shared, "prior": hyper}
+        sd = jnp.exp(shared["likelihood"].log_noise)
+        y = world.model.decode(shared, z) + sd * jax.random.normal(key_data, world.table.y.shape, world.table.y.dtype)
+        inside = plan.collapsed
+        position = world.position._replace(shared=shared, values=None if inside else values, local=z)
+        sampler = sghmc.init(position, jax.tree.map(jnp.ones_like, position))
+        chain = inference.Chain(sampler, weights, inference.optimiser(plan).init(weights),
+                                refreshing.init(sampler.scale.shared["prior"]), values if inside else None, key_chain,
+                                jnp.zeros((), jnp.int64))  # fmt: skip
+        noise = None if batching.is_exact else jax.tree.map(jnp.zeros_like, position)
+        settings = sghmc.Settings(jnp.asarray(1e-9), jnp.asarray(0.05), jnp.ones(()), noise)
 
-        def body(p, i):
-            key_component, key_hyper, key_values = jax.random.split(jax.random.fold_in(key_moves, i), 3)
-            told = refreshing.conjugate(model, table, p, one_temperature, key_component)
-            q, _, info = refreshing.given_latents(told, table, p, refresh, one_temperature, fixed, key_hyper)
-            values, _ = refreshing.redraw(told, table, q, one_temperature, key_values)
-            return q._replace(values=values), info.acceptance
+        def body(c, _):
+            table = world.table._replace(y=y.astype(world.table.y.dtype))
+            return inference._sweep(world.model, plan, table, static, settings, jnp.asarray(False), c)
 
-        q, acceptance = jax.lax.scan(body, here, jnp.arange(3))
-        moved = jnp.abs(q.shared["prior"]["hidden"][0]["values"] - hyper["hidden"][0]["values"])
-        return moments(hyper, values, z), moments(q.shared["prior"], q.values, z), acceptance, moved
+        end, report = jax.lax.scan(body, chain, None, length=3)
+        p, drawn = end.sampler.position, end.values if inside else end.sampler.position.values
+        after = world.moments(p.shared["prior"], drawn, p.local, y)
+        return world.moments(hyper, values, z, y), after, report.acceptance, jnp.abs(drawn - values)
 
-    before, after, acceptance, moved = jax.jit(jax.vmap(one))(jnp.arange(4000))
+    before, after, acceptance, moved = jax.jit(jax.vmap(one))(jnp.arange(1500))
     checks.assert_within_errors(np.asarray(after) - np.asarray(before), 0.0)
     assert 0.3 < np.mean(acceptance) < 0.999
-    assert np.mean(moved) > 0.1, "a move that stands still is stationary too"
+    assert np.mean(moved) > 0.1, "values that are never drawn anew are stationary too"
 
 
 def test_of_which_component_a_row_is_has_its_law_given_everything_else():

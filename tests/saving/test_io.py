@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import checks
 from gpbae import BAE, DSGPBAE, GPBAE, SGPBAE, load
 from gpbae.errors import GpbaeError, InputError
 from gpbae.kernels import RBF, Embed, Periodic
@@ -222,6 +223,7 @@ OF_VERSION_2 = {
     "inference.Plan": {"batching", "sampler_steps", "encoder_steps", "amortised", "refresh", "collapsed",
                        "learning_rate"},
     "batches.StreamBatch": {"size", "num_rows"},
+    "priors.DeepPrior": {"hidden", "last", "seeds", "width"},
     "likelihoods.Gaussian": {"log_noise", "learn_noise", "per_column"},
     "likelihoods.Bernoulli": set(),
     "likelihoods.StudentT": {"log_scale", "log_excess", "learn_scale", "learn_freedom"},
@@ -231,6 +233,7 @@ LATER = {
     "a stream": inference.Plan(batches.StreamBatch(4, 9), 3, 3, True, False),
     "yes and no": Bernoulli(),
     "outliers": StudentT(),
+    "warps": checks.deep_prior(),
 }
 
 

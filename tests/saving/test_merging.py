@@ -1,5 +1,6 @@
 """Runs that differ in their seed are chains of one posterior; anything else is refused."""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -42,6 +43,15 @@ def test_diagnostics_see_the_chains_of_all_runs(folders):
         assert told and all(len(values) == 4 for values in told)
     both = [m.predict(runs.X[:3]).mean for m in (one, other)]
     np.testing.assert_allclose(whole.predict(runs.X[:3]).mean, np.mean(both, axis=0), atol=1.0)
+
+
+def test_deep_models_merge_though_their_warps_began_elsewhere(tmp_path):
+    for seed in (0, 1):
+        runs.fit("a deep prior", tmp_path / str(seed), seed=seed)
+    parts = [load(tmp_path / str(seed)) for seed in (0, 1)]
+    starts = [m.model_.prior.hyper_start for m in parts]
+    assert not eqx.tree_equal(*starts, rtol=1e-9), "starts that are alike would prove nothing"
+    assert merging.merge([tmp_path / "0", tmp_path / "1"]).num_chains_ == 4
 
 
 def test_the_same_draws_twice_are_refused(folders):

@@ -20,6 +20,7 @@ from gpbae.tabular import choice, tables, transforms
 
 LARGEST_PERSISTENT = 50_000_000
 LARGEST_REFRESHED = 100_000
+LARGEST_WARPED = 12_500
 """Latents.  Beyond, moves that look at the whole table cost more than the minibatch steps between them."""
 
 
@@ -202,9 +203,11 @@ class Building:
                 f"{type(self).__name__} predicts from the latents of all fitted rows, which latents='amortised' does "
                 "not keep; use latents='persistent' or SGPBAE."
             )
-        # auxiliary variables of a tempered mixture would have another law than the mixture that is tempered
-        conjugate = prior.collapses or (prior.conjugates and self.temperature == 1)
-        refresh = conjugate and (batching.is_exact or not amortised) and num_latents <= LARGEST_REFRESHED
+        # components of a tempered mixture have another law than the mixture tempered, and need latents that last
+        conjugate = prior.collapses or (prior.conjugates and self.temperature == 1 and not amortised)
+        dear = not (prior.collapses or batching.is_exact)  # hidden layers take trajectories over rows of no batch
+        few = num_latents <= (LARGEST_WARPED if dear else LARGEST_REFRESHED)
+        refresh = conjugate and (batching.is_exact or not amortised) and few
         collapsed = refresh and (batching.is_exact or (prior.collapses and not isinstance(batching, RowBatch)))
         return Plan(batching, self.sampler_steps, self.encoder_steps, amortised, refresh, collapsed)
 

@@ -146,7 +146,7 @@ def held_names(plan: Plan, shared: dict[str, Any]) -> tuple[str, ...]:
 
 def collapsing(model, plan: Plan, table: Table, chain: Chain, temperature, key) -> Autoencoder:
     """The model as a sweep sees it: where values can only be integrated out given auxiliary variables, given a fresh
-    draw of these."""
+    draw of these.  Its prior then has what a sweep asks for (`Collapsing`) and no more."""
     if not plan.collapsed or model.prior.collapses:
         return model
     position = chain.sampler.position._replace(values=chain.values)
@@ -226,7 +226,7 @@ def _sweep(model: Autoencoder, plan: Plan, table: Table, static: PyTree, setting
     state, selection = chain.sampler, plan.batching.select(key_batch, table)
     if plan.amortised:
         state = _reborn(model, plan, table, chain, encoder, settings, selection, key_birth)
-    told = collapsing(model, plan, table, chain, settings.temperature, jax.random.fold_in(key_values, 1))
+    told = collapsing(model, plan, table, chain, settings.temperature, jax.random.fold_in(key_values, 3))
     law = held_law(told, plan, table, state.position.shared)
     (state, selection), (terms, info) = jax.lax.scan(
         lambda c, i: sampler_step(told, plan, table, settings, adapting, law, c, jax.random.fold_in(key_steps, i)),
@@ -252,7 +252,7 @@ def _between_sweeps(model, plan, table, settings, adapting, chain: Chain, report
     position, refresh, T = chain.sampler.position, chain.refresh, settings.temperature
     prior = model.prior
     if not prior.collapses:
-        prior = refreshing.conjugate(model, table, position, T, jax.random.fold_in(key, 0))
+        prior = refreshing.conjugate(model, table, position, T, jax.random.fold_in(key, 4))
     if jax.tree.leaves(refresh.scale):
         position, refresh, info = refreshing.given_latents(prior, table, position, refresh, T, adapting, key_hyper)
         report = _with_moves(report, info, T, plan)

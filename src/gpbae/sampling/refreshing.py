@@ -72,7 +72,7 @@ def redraw(prior: Collapsing, table: Table, position: Position, temperature: Arr
 
 
 def conjugate(model: Autoencoder, table: Table, p: Position, temperature: Array, key: Key[Array, ""]) -> Collapsing:
-    """The model's prior, in which values can be integrated out until latents move next."""
+    """The model's prior given auxiliary variables, as long as which are kept values can be integrated out."""
     return model.prior.conjugate(key, p.shared["prior"], p.values, whole(table), p.local, temperature)
 
 

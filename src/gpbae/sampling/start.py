@@ -117,7 +117,7 @@ def is_low_rank(values: np.ndarray, mask: np.ndarray, latent_dim: int) -> bool:
 def is_smoother(first: np.ndarray, second: np.ndarray, kernels: Sequence[AbstractKernel], x: np.ndarray,
                 codes: np.ndarray, rng: np.random.Generator) -> bool:  # fmt: skip
     """Whether GPs over the inputs, one for all latents or one for each, explain the first latents better."""
-    rows = whole_groups(codes, rng)
+    rows = _whole_groups(codes, rng)
     same = codes[rows][:, None] == codes[rows][None]
 
     def score(kernel, z):
@@ -188,14 +188,14 @@ def choose_lengthscale(kernel: AbstractKernel, x: np.ndarray, z: np.ndarray, cod
                        rng: np.random.Generator, grid: Sequence[float] = LENGTHSCALE_GRID
                        ) -> AbstractKernel:  # fmt: skip
     """Unset lengthscales: the median heuristic, shortened to where a GP explains the starting latents best."""
-    rows = whole_groups(codes, rng)
+    rows = _whole_groups(codes, rng)
     same = codes[rows][:, None] == codes[rows][None]
     candidates = [kernel.initialise(x, lengthscale_scale=s) for s in grid]
     scores = [_log_marginal(k, x[rows], z[rows], same) for k in candidates]
     return candidates[int(np.argmax(scores))]
 
 
-def whole_groups(codes, rng):
+def _whole_groups(codes, rng):
     """A random set of rows made of whole groups, or of neighbours where a group is large."""
     rows: list[np.intp] = []
     for g in rng.permutation(int(codes.max()) + 1):

@@ -49,7 +49,8 @@ def _measure_chain(model, plan, table, static, chain, settings, starting):
     selection = plan.batching.select(key_rows, table)
     batch = plan.batching.batch(table, selection)
     state = chain.sampler
-    model = inference.collapsing(model, plan, table, chain, settings.temperature, jax.random.fold_in(key_rows, 1))
+    key_told = jax.random.fold_in(chain.key, chain.sweep + 2**25)
+    model = inference.collapsing(model, plan, table, chain, settings.temperature, key_told)
     if plan.amortised:
         encoder = eqx.combine(chain.encoder, static)
         newborn = inference.newborn(model, plan, encoder, state.position, batch, settings.temperature, key_birth)

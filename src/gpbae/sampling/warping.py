@@ -10,10 +10,11 @@ import optax
 from jaxtyping import Float
 
 from gpbae.priors import Batch, DeepPrior
-from gpbae.sampling import refreshing, start
+from gpbae.sampling import refreshing
 from gpbae.sampling.inference import update
 from gpbae.tabular import tables
 
+LARGEST_SUBSAMPLE = 800
 NUM_STEPS = 400
 FIRST_RATE = 0.05
 LATENT_NOISE = 0.3
@@ -24,13 +25,14 @@ def started(
     prior: DeepPrior, x: Float[np.ndarray, "N D"], latents: Float[np.ndarray, "N C"], codes: np.ndarray,
     rng: np.random.Generator,
 ) -> DeepPrior:  # fmt: skip
-    """The prior with layers that start at a mode of what the latents say of them, values integrated out.
+    """The prior with layers that start where Adam ends on what the latents say of them, with values integrated out, one
+    random component for each row, hidden kernels held and a latent noise of its own.
 
     From layers without a warp a chain finds one slowly if at all: everything above must move along.
     """
     if not prior.hidden:
         return prior
-    rows = start.whole_groups(codes, rng)
+    rows = _rows(codes, rng)
     batch = _batch(x[rows], codes[rows])
     component = rng.integers(0, len(prior.seeds), len(rows))
     seeds = jnp.swapaxes(prior.seeds[jnp.asarray(component)], 0, 1)
@@ -42,6 +44,17 @@ def started(
     for layer, begun in zip(kept["hidden"], start_at["hidden"], strict=True):
         layer["hyper"] |= {k: v for k, v in begun["hyper"].items() if k in ("kernel", "log_latent_noise")}
     return dataclasses.replace(prior, hyper_start=kept)
+
+
+def _rows(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Whole groups as long as there is room; of a group that is longer, rows from all of it."""
+    rows: list[np.intp] = []
+    for g in rng.permutation(int(codes.max()) + 1):
+        members = np.flatnonzero(codes == g)
+        if len(rows) + len(members) > LARGEST_SUBSAMPLE and rows:
+            break
+        rows.extend(members[np.unique(np.linspace(0, len(members) - 1, LARGEST_SUBSAMPLE).astype(int))])
+    return np.asarray(rows)
 
 
 def _batch(x: np.ndarray, codes: np.ndarray) -> Batch:

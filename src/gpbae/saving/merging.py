@@ -66,8 +66,9 @@ def _check_same_model(where: Path, one: Any, path: Path, other: Any) -> None:
 
 def _law(estimator: Any) -> Any:
     """The model but for where its chains began."""
-    starts = {"values_start"} | ({"inducing_start"} if getattr(estimator, "sample_inducing", False) else set())
-    kept = lambda path, a: None if getattr(path[-1], "name", "") in starts else a  # noqa: E731
+    starts = {"values_start", "hyper_start"}
+    starts |= {"inducing_start"} if getattr(estimator, "sample_inducing", False) else set()
+    kept = lambda path, a: None if {getattr(k, "name", "") for k in path} & starts else a  # noqa: E731
     return jax.tree_util.tree_map_with_path(kept, eqx.filter(estimator.model_, eqx.is_array))
 
 

@@ -53,6 +53,7 @@ SINCE_VERSION_2 = {
     "likelihoods.Gaussian": {"floor": 0.0},
     "likelihoods.Bernoulli": {"offset": None},
     "likelihoods.StudentT": {"per_column": False, "floor": 0.0},
+    "priors.DeepPrior": {"hyper_start": None},
     "inference.Plan": {"placed": False, "visits": 1},
     "batches.StreamBatch": {"is_given": False, "unseen": 1.0},
 }
