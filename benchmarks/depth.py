@@ -6,10 +6,10 @@ Eight columns are made from two smooth paths by a random linear map and noise.  
 fast everywhere; in the *warped* law, eight times as fast within a window as outside of it.  Stretches of whole rows are
 hidden, so that what a model says there it can have from its Gaussian process alone; NLPD (the density of the true
 predictive mixture), mean squared error and the share inside 90 % intervals are means over a stretch's cells, then over
-the three stretches, in units of the columns' standard deviation: stretches are alike in how far the paths go, so that in
-the warped law one outside the window has four fifths of the hidden rows.  One layer is SGPBAE; "clock" is scikit-learn's
-exact GP on each column with the true clock as its input, begun at the true hyper-parameters; no model is told any of
-these.  Compare within a seed: tables differ more than models do.  Seconds are the processor's.
+the three stretches, in units of the columns' standard deviation: stretches are alike in how far the paths go, so that
+in the warped law one outside the window has four fifths of the hidden rows.  One layer is SGPBAE; "clock" is an exact
+GP (scikit-learn) on each column with the true clock as its input, begun at the true hyper-parameters; no model is told
+any of these.  Compare within a seed: tables differ more than models do.  Seconds are the processor's.
 """
 
 import argparse
@@ -87,9 +87,9 @@ def score_clock(law: str, seed: int) -> dict:
         kernel = ConstantKernel(1.0) * RBF(LENGTHSCALE) + WhiteKernel(NOISE**2)
         process = GaussianProcessRegressor(kernel).fit(t[~hidden], y[~hidden, c])
         mean[:, c], sd[:, c] = process.predict(t[hidden], return_std=True)
-    half = norm.ppf(0.5 + LEVEL / 2) * sd
-    return {"law": law, "model": "clock", "seed": seed,
-            **_scores(stretch[hidden], -norm.logpdf(y[hidden], mean, sd), y[hidden], mean, mean - half, mean + half)}  # fmt: skip
+    half, truth = norm.ppf(0.5 + LEVEL / 2) * sd, y[hidden]
+    scores = _scores(stretch[hidden], -norm.logpdf(truth, mean, sd), truth, mean, mean - half, mean + half)
+    return {"law": law, "model": "clock", "seed": seed, **scores}
 
 
 def _scores(stretch, surprise, truth, mean, lower, upper) -> dict:
