@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gpbae import networks
+from gpbae.answering import posterior
 from gpbae.answering.inspection import Inspection
+from gpbae.answering.predictive import Predictive
 from gpbae.answering.streams import Streams
 from gpbae.contract import Contract
 from gpbae.errors import GpbaeError, InputError
@@ -24,6 +26,9 @@ from gpbae.sampling import checkpoint, outofcore, run, start, starting, warping
 from gpbae.sampling.building import Building, check_count
 from gpbae.tabular import codes, tables
 from gpbae.tabular.ondisk import OnDisk
+
+ENOUGH_ROWS = 2000
+"""To say where fitted rows lie."""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
@@ -271,6 +276,19 @@ class DSGPBAE(SGPBAE):
 
     num_layers: int = 2
     num_propagations: int = 8
+
+    def warp(self, x: Any, num_draws: int | None = None) -> Predictive:
+        """What the hidden layers make of inputs: the clock, or the map, on which the last layer has one lengthscale.
+
+        That lengthscale makes any stretch good, so every draw is given the location, the spread and the direction that
+        x has over the fitted rows.  Read where it is steep: there things change fast.
+        """
+        self._fitted()
+        x_values, rows = self._new_inputs(x, None) - self.x_location_, np.asarray(self.table_.x)
+        some = rows[:: -(-len(rows) // ENOUGH_ROWS)]
+        chosen = self._chosen(self.num_propagations * x_values.size, num_draws)
+        h = posterior.warped(self.model_, self._flat_draws(chosen), jnp.asarray(x_values), jnp.asarray(some))
+        return self._warped(tables.row_index(x), np.asarray(h) + self.x_location_)
 
     def _prior(self, x, latents, codes, latent_dim, rng):
         check_count("num_layers", self.num_layers, 1)

@@ -21,6 +21,7 @@ LEVEL = 0.9
 MOST_ROWS, MOST_SERIES, MOST_CELLS = 400, 4, 12
 MOST_LABELLED, MOST_LABELS = 6, 8
 MOST_GENERATED = 6
+MOST_WARPED = 200
 MOST_NUMBERS = 8_000_000
 FEWEST_DRAWS, MOST_DRAWS = 40, 200
 NUM_BINS = 60
@@ -390,13 +391,28 @@ class Overview:
     def hyperparameters(self) -> dict[str, Float[np.ndarray, "chains draws"]]:
         return {name: draws for name, draws in self.scalars.items() if not name.startswith("output of ")}
 
+    @property
+    def is_deep(self) -> bool:
+        """Whether hidden layers warp the inputs."""
+        return bool(getattr(self.model.model_.prior, "hidden", ()))
+
+    def warp(self, level: float = LEVEL) -> tuple[Float[np.ndarray, "n D"], Bands]:
+        """Inputs and what hidden layers make of them: even steps along one input, some of the rows where there are more."""
+        x = np.unique(self.x, axis=0)
+        if x.shape[1] == 1:
+            x = np.linspace(x[0], x[-1], MOST_WARPED)
+        x = x[np.unique(np.linspace(0, len(x) - 1, MOST_WARPED).round().astype(int))]
+        found = self.model.warp(x)
+        return x, _bands(found.samples, level, np.asarray(found.mean, float))
+
     @functools.cached_property
     def inducing(self) -> Float[np.ndarray, "draws M D"] | None:
-        """Sampled inducing inputs in the user's units; None where there are none, or where they live among vectors."""
+        """Sampled inducing inputs in the user's units; None where there are none, or where they live among vectors or
+        behind hidden layers."""
         import jax
 
         prior = self.model.draws_.shared["prior"]
-        if "inducing" not in prior or self.x.shape[1] != len(self.quantities):
+        if "inducing" not in prior or self.is_deep or self.x.shape[1] != len(self.quantities):
             return None
         flat = self.model._flat_draws(np.arange(self.model._num_draws)).shared["prior"]
         found = np.asarray(jax.vmap(self.model.model_.prior.describe)(flat)["inducing"])

@@ -48,6 +48,12 @@ class Answers(Fitted):
         return Predictive(self._aligned(z, chosen)[:, None, :, :num], None, unit, tables.Frame((num,), columns),
                           frame.index, self.seed, None, num_rows)  # fmt: skip
 
+    def _warped(self, index, h) -> Predictive:
+        """Inputs after hidden layers, (S, Q, T, D), by the names of the inputs."""
+        unit = tables.Scaler(np.zeros(h.shape[-1]), np.ones(h.shape[-1]))
+        frame = tables.Frame((h.shape[-1],), self.x_columns_)
+        return Predictive(h, None, unit, frame, index, self.seed)
+
     def _predictive(self, draws, eta, rows, num_rows, index, features=None) -> Predictive:
         """Answers arranged by group, (S, R, G, q, H), back in the order of the rows."""
         flat = unarrange(np.asarray(eta), rows, num_rows)

@@ -88,6 +88,25 @@ def predict(
     return jax.lax.map(one, (draws, _keys(key, draws)))
 
 
+@eqx.filter_jit
+def warped(
+    model: Autoencoder, draws: Position, x: Float[Array, "N D"], rows: Float[Array, "R D"]
+) -> Float[Array, "S Q N D"]:
+    """What hidden layers make of inputs, once for every draw and seed of theirs, with the location, the spread and the
+    direction that some rows have among themselves."""
+    centre, width = jnp.mean(rows, axis=0)[None, None], jnp.std(rows, axis=0)[None, None]
+
+    def one(draw):
+        h, at_rows = (model.prior.propagate(draw.shared["prior"], a) for a in (x, rows))
+        middle = jnp.mean(at_rows, axis=1, keepdims=True)
+        spread = jnp.std(at_rows, axis=1, keepdims=True)
+        along = jnp.sum((at_rows - middle) * (rows[None] - centre), axis=1, keepdims=True)
+        ratio = jnp.where(spread > 0, width / jnp.where(spread > 0, spread, 1.0), 1.0)
+        return centre + jnp.where(along < 0, -ratio, ratio) * (h - middle)
+
+    return jax.lax.map(one, draws)
+
+
 def _components(key: Key[Array, ""], num_components: int, num: int) -> Int[Array, " R"]:
     """Components of an equal mixture to draw from: each as likely as any, none twice before all came once."""
     order = jax.random.permutation(key, num_components)

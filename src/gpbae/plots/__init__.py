@@ -5,6 +5,7 @@
     missingness     which share of which column is missing where
     calibration     coverage of intervals and the histogram of PIT values
     hyperparameters posterior densities of lengthscales and other hyper-parameters, and inducing inputs
+    warp            what the hidden layers of a deep model make of the inputs
     traces          scalars along the chains
     maps            latents over two inputs
     images          observed, filled in, and how sure, for image-valued rows
@@ -24,6 +25,7 @@ from gpbae.plots.models import (
     maps,
     missingness,
     traces,
+    warp,
 )
 from gpbae.plots.paths import trajectories
 from gpbae.plots.scalars import density, log_joint, smooth_density, temperatures
@@ -53,4 +55,5 @@ __all__ = [
     "temperatures",
     "traces",
     "trajectories",
+    "warp",
 ]

@@ -120,6 +120,29 @@ def hyperparameters(model: Any) -> "Figure":
     return figure
 
 
+def warp(model: Any, level: float = LEVEL) -> "Figure":
+    """What the hidden layers of a deep model make of each input: steep where things change fast."""
+    view = Overview(model)
+    if not view.is_deep:
+        raise InputError(
+            f"{type(model).__name__} has no hidden layers to draw; warp needs DSGPBAE with num_layers above 1."
+        )
+    x, bands = view.warp(level)
+    num = min(x.shape[1], MOST_PANELS)
+    figure, axes = canvas(1, num, (min(WIDTH, 3.4 * num + 0.6), 3.4))
+    for d, axis in enumerate(axes[0]):
+        order = np.argsort(x[:, d], kind="stable")
+        if x.shape[1] == 1:
+            axis.fill_between(x[:, 0], bands.low[:, 0], bands.high[:, 0], color=BLUE, alpha=0.2, linewidth=0)
+            axis.plot(x[:, 0], bands.mean[:, 0], color=BLUE, linewidth=1.4)
+        else:
+            reach = np.abs(np.stack([bands.low[order, d], bands.high[order, d]]) - bands.mean[order, d])
+            axis.errorbar(x[order, d], bands.mean[order, d], reach, fmt=".", color=BLUE, markersize=4, elinewidth=0.6)
+        axis.plot(x[order, d], x[order, d], "--", color=GREY, linewidth=1)
+        axis.set(xlabel=_plain(view.input_names[d]), ylabel=f"{_plain(view.input_names[d])}, warped")
+    return figure
+
+
 def _inducing(axis, view: Overview, places: np.ndarray) -> None:
     axis.set_title("inducing inputs")
     if places.shape[2] == 1:

@@ -131,6 +131,17 @@ def _png(figure: Any) -> bytes:
     return file.getvalue()
 
 
+def warp(subject: Subject) -> Section:
+    text = (
+        "What the hidden layers make of the inputs: steep where things change fast, flat where they are slow. The "
+        "dashed line is no warp. Any stretch is as good as another, so draws have the inputs' own location and spread."
+    )
+    caption = f"Inputs of some rows and what becomes of them: mean and {LEVEL:.0%} interval."
+    return Section(
+        "The warp", [text], pictures=[Picture(_png(plots.warp(subject.model)), "Warped inputs", caption, WIDE)]
+    )
+
+
 def hyperparameters(subject: Subject) -> Section:
     view = subject.view
     shown = []

@@ -124,6 +124,7 @@ SECTIONS = (
     Part(found.imputation, lambda s: not s.view.is_map),
     Part(found.latents, lambda s: not s.view.is_map),
     Part(found.maps, lambda s: s.view.is_map),
+    Part(found.warp, lambda s: s.view.is_deep),
     Part(found.hyperparameters, lambda s: bool(s.view.hyperparameters) or s.view.inducing is not None),
     Part(belief.calibration, lambda s: len(s.view.pit) > 0),
     Part(belief.scores, lambda s: bool(s.tests or s.unfinished)),
