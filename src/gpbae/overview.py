@@ -397,7 +397,7 @@ class Overview:
         return bool(getattr(self.model.model_.prior, "hidden", ()))
 
     def warp(self, level: float = LEVEL) -> tuple[Float[np.ndarray, "n D"], Bands]:
-        """Inputs and what hidden layers make of them: even steps along one input, some of the rows where there are more."""
+        """Inputs and what hidden layers make of them: even steps of one input, some rows where there are more."""
         x = np.unique(self.x, axis=0)
         if x.shape[1] == 1:
             x = np.linspace(x[0], x[-1], MOST_WARPED)
