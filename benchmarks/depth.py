@@ -1,6 +1,6 @@
 """Does depth help where the world is warped, and what does it cost where it is not?
 
-    python benchmarks/depth.py [--laws even warped] [--layers 1 2 3] [--seeds 4] [--out rows.jsonl] [--picture FILE]
+    python benchmarks/depth.py [--laws even warped] [--layers 1 2 3] [--seeds 0 1 2 3] [--out rows.jsonl] [--picture FILE]
 
 Eight columns are made from two smooth paths by a random linear map and noise.  In the *even* law the paths turn equally
 fast everywhere; in the *warped* law, eight times as fast within a window as outside of it.  Stretches of whole rows are
@@ -17,6 +17,7 @@ import json
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -74,6 +75,7 @@ def score(law: str, num_layers: int, seed: int) -> dict:
     lower, upper = interval(answer)
     surprise = -np.asarray(answer.log_density(truth, np.ones(truth.shape, bool)))
     rhat = float(model.diagnostics()["r_hat"].median())
+    jax.clear_caches()  # compiled programs hold memory maps, of which a process may have 65 530
     return {"law": law, "model": f"{num_layers} layer(s)", "seed": seed,
             **_scores(stretch[hidden], surprise, truth, np.asarray(answer.mean), lower, upper), "rhat": rhat,
             "seconds": round(time.process_time() - began)}  # fmt: skip
@@ -136,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--laws", nargs="+", choices=("even", "warped"), default=["even", "warped"])
     parser.add_argument("--layers", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--out", type=Path, help="a file of JSON lines, appended to")
     parser.add_argument("--picture", type=Path, help="draw a table and what one layer and two say of it, and stop")
     given = parser.parse_args()
@@ -144,7 +146,7 @@ def main() -> None:
         picture(given.picture)
         return
     rows = []
-    for seed in range(given.seeds):
+    for seed in given.seeds:
         for law in given.laws:
             for row in (score_clock(law, seed), *(score(law, layers, seed) for layers in given.layers)):
                 rows.append(row)
