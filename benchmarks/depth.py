@@ -1,6 +1,7 @@
 """Does depth help where the world is warped, and what does it cost where it is not?
 
-    python benchmarks/depth.py [--laws even warped] [--layers 1 2 3] [--seeds 0 1 2 3] [--out rows.jsonl] [--picture FILE]
+    python benchmarks/depth.py [--laws even warped] [--layers 1 2 3] [--seeds 0 1 2 3] [--out rows.jsonl]
+    python benchmarks/depth.py --picture depth.png
 
 Eight columns are made from two smooth paths by a random linear map and noise.  In the *even* law the paths turn equally
 fast everywhere; in the *warped* law, eight times as fast within a window as outside of it.  Stretches of whole rows are
