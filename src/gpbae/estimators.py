@@ -271,7 +271,8 @@ class SGPBAE(GPBAE):
 class DSGPBAE(SGPBAE):
     """SGPBAE with a deep Gaussian process: num_layers − 1 sparse layers warp the inputs of the last one.
 
-    Adds to SGPBAE: num_layers, num_propagations (Monte-Carlo seeds of the hidden layers).
+    For inputs along which things change fast here and slowly there.  Adds to SGPBAE: num_layers (begin with 2; 1 is
+    SGPBAE), num_propagations (Monte-Carlo seeds of the hidden layers).  `warp` says what clock was learned.
     """
 
     num_layers: int = 2
