@@ -48,6 +48,7 @@ BUDGETS = {
 EXCEPTIONS = {
     ("bae", "quick"): {"num_warmup": 12, "num_samples": 10},
     ("gp-bae", "quick"): {"num_warmup": 12, "num_samples": 10},
+    ("dsgp-bae", "quick"): {"num_warmup": 12, "num_samples": 10},
     # Latents are known up to a smooth map that a chain forgets slowly, and the lengthscale goes with it: the curve over
     # M, which is about the lengthscale, wants longer chains than finding the ball does.
     **{(f"sgp-bae-m{m}", "full"): {"num_warmup": 150, "num_samples": 100, "thinning": 2} for m in SWEEP},
