@@ -51,7 +51,7 @@ def test_it_is_drawn_and_reported(model, tmp_path):
     assert figure.axes[0].get_xlabel() == "hour" and figure.axes[0].get_ylabel() == "hour, warped"
     figure.savefig(tmp_path / "warp.png")
     page = report.model_page(model)
-    assert "The warp" in page and "where the model spends its detail" not in page
+    assert "The warp" in page and "along the warped inputs" in page and "where the model spends its detail" not in page
     two = DSGPBAE(**QUICK).fit(np.column_stack([X, X[::-1] ** 2]), Y)
     assert len(plots.warp(two).axes) == 2
 

@@ -162,4 +162,9 @@ def hyperparameters(subject: Subject) -> Section:
         "A lengthscale is the distance over which latents change, in the units of the input"
         f"{' (' + ', '.join(sorted(units)) + ')' if units else ''}; noise is in standard deviations of a column."
     )
+    if view.is_deep:
+        text += (
+            ' "Layer 1" is the first hidden layer; what names no layer is of the last one, along the warped inputs, and '
+            "those hold for their own stretch only."
+        )
     return Section("Lengthscales and inducing inputs", [text], charts=shown)
