@@ -164,7 +164,7 @@ def hyperparameters(subject: Subject) -> Section:
     )
     if view.is_deep:
         text += (
-            ' "Layer 1" is the first hidden layer; what names no layer is of the last one, along the warped inputs, and '
-            "those hold for their own stretch only."
+            ' "Layer 1" is the first hidden layer; what names no layer is of the last one, along the warped inputs.'
+            " Those are known up to a stretch, and so is it."
         )
     return Section("Lengthscales and inducing inputs", [text], charts=shown)
