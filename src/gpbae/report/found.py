@@ -136,7 +136,7 @@ def warp(subject: Subject) -> Section:
         "What the hidden layers make of the inputs: steep where things change fast, flat where they are slow. The "
         "dashed line is no warp. Any stretch is as good as another, so draws have the inputs' own location and spread."
     )
-    caption = f"Inputs of some rows and what becomes of them: mean and {LEVEL:.0%} interval."
+    caption = f"Inputs and what becomes of them: mean and {LEVEL:.0%} interval."
     return Section(
         "The warp", [text], pictures=[Picture(_png(plots.warp(subject.model)), "Warped inputs", caption, WIDE)]
     )

@@ -72,7 +72,7 @@ def redraw(prior: Collapsing, table: Table, position: Position, temperature: Arr
 
 
 def conjugate(model: Autoencoder, table: Table, p: Position, temperature: Array, key: Key[Array, ""]) -> Collapsing:
-    """The model's prior given auxiliary variables, as long as which are kept values can be integrated out."""
+    """The model's prior given fresh auxiliary variables: values can be integrated out for as long as these are kept."""
     return model.prior.conjugate(key, p.shared["prior"], p.values, whole(table), p.local, temperature)
 
 
